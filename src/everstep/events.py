@@ -1,0 +1,107 @@
+"""What happens, told as it happens: progress, logging and metrics listen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = [
+    "Event",
+    "FellBack",
+    "Listener",
+    "Retried",
+    "SaveCommitted",
+    "SaveFailing",
+    "SaveSkipped",
+    "SaveStaged",
+    "SaveStarted",
+    "Transferred",
+    "silent",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """The root of all events."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveStarted(Event):
+    """A save was asked for at a step."""
+
+    run: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveStaged(Event):
+    """The state is copied; training goes on. ``stall_s`` is how long it stood still, in seconds."""
+
+    run: str
+    step: int
+    bytes: int
+    stall_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveCommitted(Event):
+    """The checkpoint exists and is durable."""
+
+    run: str
+    step: int
+    bytes: int
+    stored_bytes: int
+    durable_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveSkipped(Event):
+    """A save was due while one was in flight, and the user chose to skip."""
+
+    run: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveFailing(Event):
+    """A save in the background failed; the next call raises the error."""
+
+    run: str
+    step: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transferred(Event):
+    """Bytes moved so far of one upload, download or verification."""
+
+    what: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retried(Event):
+    """A store request failed in a way that may pass, and is tried again after ``wait_s``."""
+
+    verb: str
+    key: str
+    error: str
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FellBack(Event):
+    """A damaged checkpoint was passed over for an older one."""
+
+    run: str
+    damaged_step: int
+    to_step: int
+    error: str
+
+
+Listener = Callable[[Event], None]
+
+
+def silent(_event: Event) -> None:
+    """The listener that does nothing."""

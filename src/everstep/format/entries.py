@@ -1,0 +1,92 @@
+"""The training state as a flat list in pre-order: containers, plain values, tensors and aliases.
+
+A path names each entry: the components joined by ``/``, with ``~`` written ``~0`` and ``/`` written ``~1``
+(RFC 6901 without the leading slash). The root has the empty path. A list's components are its indexes,
+a dict's the text of its keys.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = ["Alias", "Container", "Entry", "Layout", "Tensor", "Value", "component", "join"]
+
+
+class Container(msgspec.Struct, frozen=True, kw_only=True, tag="container", omit_defaults=True):
+    """A node with children; they follow it in the list.
+
+    ``type`` is one of dict, list, tuple, namedtuple, dataclass, object, per_rank, or a name that the
+    state room defines. ``keys`` are the children's keys in order, as encoded values (`values`); absent
+    for list and tuple, whose children are counted by ``length``. ``name`` is the class's qualified name,
+    for people; nothing is ever imported by it.
+    """
+
+    path: str
+    type: str
+    keys: list[Any] | None = None
+    length: int = 0
+    name: str = ""
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True, tag="value"):
+    """A plain value in the list itself, as encoded by `values`."""
+
+    path: str
+    value: Any
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a tensor lies on the ranks: a mesh of ranks and one placement for each mesh dimension.
+
+    ``placements`` are ``"replicate"`` or ``"shard:<dim>"``, in mesh order. From these the box of every
+    rank follows by arithmetic.
+    """
+
+    mesh: tuple[int, ...]
+    names: tuple[str, ...] = ()
+    placements: tuple[str, ...] = ()
+
+
+class Tensor(msgspec.Struct, frozen=True, kw_only=True, tag="tensor", omit_defaults=True):
+    """An array of one element type; its bytes are in chunks, listed in the shards of an index.
+
+    ``framework`` says what it was: torch, numpy, jax, or bytes (a long bytes value, uint8, 1-d).
+    ``extra`` holds what its framework needs to make it again (a quantizer's scales, a datetime's unit).
+    ``layout`` is absent for a tensor that is whole on its rank.
+    """
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...]
+    framework: str
+    layout: Layout | None = None
+    extra: dict[str, Any] = {}
+
+
+class Alias(msgspec.Struct, frozen=True, kw_only=True, tag="alias", omit_defaults=True):
+    """The same memory as an earlier tensor: tied. With ``shape`` it is a view into it.
+
+    ``of`` is the path of the tensor that holds the bytes. For a view, ``offset`` and ``strides`` are in
+    elements, from that tensor's first element, it being contiguous.
+    """
+
+    path: str
+    of: str
+    shape: tuple[int, ...] | None = None
+    strides: tuple[int, ...] = ()
+    offset: int = 0
+
+
+Entry = Container | Value | Tensor | Alias
+
+
+def component(key: object) -> str:
+    """One key as a component of a path."""
+    return str(key).replace("~", "~0").replace("/", "~1")
+
+
+def join(parent: str, key: object) -> str:
+    """The path of a child."""
+    return f"{parent}/{component(key)}" if parent else component(key)
