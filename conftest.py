@@ -1,0 +1,22 @@
+"""The world in which every test runs: no cloud account, no proxy, one thread for arithmetic, real emulators."""
+
+import os
+
+import hypothesis
+
+pytest_plugins = ["tests.emulators.fixtures"]
+
+# Nothing of the user's own accounts reaches a test, nor anything of a test the user's accounts.
+for name in list(os.environ):
+    if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "GCLOUD_", "EVERSTEP_")) or name.lower().endswith("_proxy"):
+        del os.environ[name]
+os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+os.environ["AWS_CONFIG_FILE"] = os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
+
+# Workers share few cores; a pool of threads in each only makes them wait for one another.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+hypothesis.settings.register_profile("everstep", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("everstep")
