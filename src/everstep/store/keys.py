@@ -15,11 +15,13 @@ LONGEST_PART = 240
 """Bytes between two slashes; file systems allow 255."""
 
 RESERVED = ".everstep-tmp"
-"""Where the local store keeps unfinished files: no key may begin with this part."""
+"""Where the local store keeps unfinished files: no key has such a part."""
 
 _KEY = re.compile(r"[A-Za-z0-9._~+=@,-]+(?:/[A-Za-z0-9._~+=@,-]+)*")
 _PREFIX = re.compile(r"(?:[A-Za-z0-9._~+=@,-]+/)*[A-Za-z0-9._~+=@,-]*")
-_HINT = "keys are parts of letters, digits and -._~+=@, joined by '/', without '..', no part ending with a dot"
+_HINT = (
+    "keys are parts of letters, digits and -._~+=@, joined by '/', without '..', no part ending with a dot"
+)
 
 
 def check_key(key: str) -> None:
@@ -31,7 +33,7 @@ def check_key(key: str) -> None:
     if not _KEY.fullmatch(key) or ".." in key or key.endswith(".") or "./" in key:
         raise InvalidName(f"{key!r} cannot be a key", hint=_HINT, key=key)
     parts = key.split("/")
-    if parts[0] == RESERVED:
+    if RESERVED in parts:
         raise InvalidName(f"key {key!r} lies in {RESERVED}, which is the local store's own", key=key)
     if max(map(len, parts)) > LONGEST_PART:
         raise InvalidName(f"key {key!r} has a part of more than {LONGEST_PART} characters", key=key)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import bisect
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 
 from everstep.errors import AlreadyExists, InvalidManifest, ObjectNotFound, ShortRead
 from everstep.store.keys import check_key, check_prefix
@@ -93,8 +94,8 @@ class MemoryStore:
             yield from page
             after = page[-1].key
 
-    def _page(self, prefix: str, after: str) -> list[Listed]:
-        page: list[Listed] = []
+    def _page(self, prefix: str, after: str) -> Sequence[Listed]:
+        page = deque[Listed]()
         with self._lock:
             begin = max(bisect.bisect_left(self._keys, prefix), bisect.bisect_right(self._keys, after))
             for at in range(begin, min(begin + _PAGE, len(self._keys))):
