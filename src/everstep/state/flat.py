@@ -40,13 +40,17 @@ class Target(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """One shard that this rank holds: of the tensor at ``path``, the elements of ``box``."""
+    """One shard that this rank holds: of the tensor at ``path``, the elements of ``box``.
+
+    ``replicas`` are the ranks that hold the same bytes, this one among them; None: all ranks of the save.
+    """
 
     path: str
     dtype: str
     box: Box
     nbytes: int
     source: Source
+    replicas: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

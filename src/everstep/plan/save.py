@@ -1,0 +1,112 @@
+"""Which of the pieces a rank holds it also writes."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from everstep.format.box import Box
+from everstep.format.digests import Digest, digest_of
+from everstep.format.entries import Container, Entry, Tensor
+
+__all__ = ["Holdable", "SavePlan", "plan_save"]
+
+
+class Holdable(Protocol):
+    """A shard that this rank holds, perhaps with other ranks."""
+
+    @property
+    def path(self) -> str:
+        """The tensor."""
+        ...
+
+    @property
+    def box(self) -> Box:
+        """The elements."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Their size."""
+        ...
+
+    @property
+    def replicas(self) -> tuple[int, ...] | None:
+        """The ranks that hold the same bytes, this one among them; None: every rank of the save."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavePlan:
+    """What one rank writes: positions in its list of pieces, in that order, and their bytes.
+
+    ``digest`` is that of the global plan: ranks with different digests must not commit together.
+    """
+
+    rank: int
+    world: int
+    writes: tuple[int, ...]
+    nbytes: int
+    digest: Digest
+
+
+def plan_save(pieces: Sequence[Holdable], *, rank: int, world: int, entries: Sequence[Entry]) -> SavePlan:
+    """Choose the one writer of each piece, without asking another rank.
+
+    The ranks that share a piece all see it, with the same sharers. So each such group deals out its pieces on
+    its own, alike on every member: the largest first, each to the member with the fewest bytes so far. No
+    member gets more than the mean plus the largest piece.
+
+    The digest covers the paths, kinds, dtypes and shapes of the entries and the world size; what lies
+    below a ``per_rank`` container differs by rank and is left out.
+    """
+    groups: dict[tuple[int, ...], list[int]] = {}
+    everyone = tuple(range(world))
+    for position, piece in enumerate(pieces):
+        sharers = everyone if piece.replicas is None else tuple(sorted(set(piece.replicas)))
+        if rank not in sharers or sharers[-1] >= world or sharers[0] < 0:
+            raise ValueError(f"{piece.path}: rank {rank} of {world} is not among its replicas {sharers}")
+        groups.setdefault(sharers, []).append(position)
+    mine: list[int] = []
+    for sharers, positions in groups.items():
+        mine += positions if len(sharers) == 1 else _dealt(pieces, positions, sharers, rank)
+    mine.sort()
+    return SavePlan(
+        rank=rank,
+        world=world,
+        writes=tuple(mine),
+        nbytes=sum(pieces[position].nbytes for position in mine),
+        digest=_digest(entries, world),
+    )
+
+
+def _dealt(
+    pieces: Sequence[Holdable], positions: list[int], sharers: tuple[int, ...], rank: int
+) -> Iterator[int]:
+    loads = [(0, sharer) for sharer in sharers]
+    for position in sorted(positions, key=lambda p: (-pieces[p].nbytes, pieces[p].path, pieces[p].box)):
+        load, sharer = heapq.heappop(loads)
+        heapq.heappush(loads, (load + pieces[position].nbytes, sharer))
+        if sharer == rank:
+            yield position
+
+
+def _digest(entries: Sequence[Entry], world: int) -> Digest:
+    lines: list[object] = [world]
+    inside: str | None = None
+    for entry in entries:
+        if inside is not None and entry.path.startswith(inside):
+            continue
+        inside = None
+        if isinstance(entry, Container):
+            if entry.type == "per_rank":
+                inside = f"{entry.path}/" if entry.path else ""
+            lines.append(["container", entry.path, entry.type])
+        elif isinstance(entry, Tensor):
+            lines.append(["tensor", entry.path, entry.dtype, entry.shape])
+        else:
+            lines.append([type(entry).__name__.lower(), entry.path])
+    return digest_of(json.dumps(lines, separators=(",", ":")).encode())
