@@ -8,7 +8,9 @@ pytest_plugins = ["tests.emulators.fixtures"]
 
 # Nothing of the user's own accounts reaches a test, nor anything of a test the user's accounts.
 for name in list(os.environ):
-    if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "GCLOUD_", "EVERSTEP_")) or name.lower().endswith("_proxy"):
+    if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "GCLOUD_", "EVERSTEP_")) or name.lower().endswith(
+        "_proxy"
+    ):
         del os.environ[name]
 os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 os.environ["AWS_CONFIG_FILE"] = os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull

@@ -91,7 +91,9 @@ class Fleet:
             if process.poll() is not None:
                 break
             time.sleep(0.02)
-        message = f"{name} did not start ({process.poll()}): {command}\n{words.read_text(errors='replace')[-4000:]}"
+        message = (
+            f"{name} did not start ({process.poll()}): {command}\n{words.read_text(errors='replace')[-4000:]}"
+        )
         raise RuntimeError(message)
 
 

@@ -70,9 +70,8 @@ def _gcs(_folder: Path, port: int) -> list[str]:
     if not bundled:
         message = "fake-gcs-server has no binary for this machine"
         raise FileNotFoundError(message)
-    # In memory: its file backend gives every object the same generation after a restart, and follows names.
-    arguments = ["-backend", "memory", "-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
-    return [str(bundled[0]), *arguments, "-external-url", f"http://127.0.0.1:{port}", "-public-host", f"127.0.0.1:{port}"]
+    front = str(Path(__file__).with_name("gcs_front.py"))
+    return [sys.executable, "-I", front, str(bundled[0]), str(port)]
 
 
 def free_port() -> int:
