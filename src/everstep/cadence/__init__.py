@@ -1,0 +1,5 @@
+"""When to save."""
+
+from everstep.cadence.every import Cadence, EverySeconds, EverySteps, Never, parse_every
+
+__all__ = ["Cadence", "EverySeconds", "EverySteps", "Never", "parse_every"]

@@ -1,0 +1,1 @@
+"""The conductor: it takes a training through restore, save and loop, over all the rooms below."""

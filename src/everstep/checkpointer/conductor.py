@@ -1,0 +1,285 @@
+"""The conductor of a training's checkpoints: restore, save, loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Literal
+
+from everstep.cadence import parse_every
+from everstep.checkpointer.background import Background
+from everstep.checkpointer.launch import Launch
+from everstep.checkpointer.pace import Pace
+from everstep.checkpointer.pending import Pending
+from everstep.checkpointer.restoring import Restored, check_on_corrupt, fetch, first_whole
+from everstep.checkpointer.saving import Base, Work, known_chunks, run
+from everstep.checkpointer.stepping import steps
+from everstep.checkpointer.telling import log_event
+from everstep.config import process_settings, settings
+from everstep.errors import UsageError
+from everstep.events import Listener, SaveCommitted, SaveFailing, SaveSkipped, SaveStaged, SaveStarted
+from everstep.format.index import Meta
+from everstep.plan.save import plan_save
+from everstep.progress import ProgressFile
+from everstep.repository.catalogue import checkpoints, find, newest
+from everstep.repository.checkpoint import Checkpoint
+from everstep.state.architecture import Architecture
+from everstep.state.describe import encode_config, encode_metrics, hold
+from everstep.state.flat import Coverage
+from everstep.state.flatten import flatten
+from everstep.state.match import match
+from everstep.store.protocol import Store
+from everstep.transfer.memory import Arena
+from everstep.transfer.pacer import Pacer
+from everstep.transfer.stage import stage
+
+__all__ = ["Checkpointer"]
+
+State = MutableMapping[str, Any]
+
+
+class Checkpointer:
+    """Saves and restores one run's training state.
+
+    ``store`` is a URL, a folder or a `Store` (default: EVERSTEP_STORE), ``run`` the training's name
+    (default: EVERSTEP_RUN). ``every`` is when `loop` saves: steps (500) or a duration ("10m"). ``keep`` is
+    the retention policy, stored with the run. ``on_corrupt`` is "previous" (fall back, loudly, to the
+    newest checkpoint that verifies) or "fail". ``busy`` says what `save` does while another save is
+    under way: "wait" or "skip". ``config`` (plain values) and ``architecture`` go into each checkpoint.
+    ``check_finite`` marks checkpoints whose tensors hold NaN or infinities. ``listener`` gets the events
+    of `everstep.events`, in the thread where they happen; by default they become log lines.
+
+    One process uses one Checkpointer for a run; methods are called from one thread.
+    """
+
+    coverage: Coverage | None = None
+    """What the last `restore` found."""
+
+    def __init__(
+        self,
+        store: str | Store | None = None,
+        run: str | None = None,
+        *,
+        every: int | str | timedelta | None = None,
+        keep: str = "",
+        on_corrupt: str | None = None,
+        busy: Literal["wait", "skip"] = "wait",
+        config: object = None,
+        architecture: Architecture | None = None,
+        check_finite: bool = False,
+        listener: Listener = log_event,
+    ) -> None:
+        chosen = settings(
+            store=store if isinstance(store, str) else None, run=run, on_corrupt=on_corrupt
+        )
+        if busy not in {"wait", "skip"}:
+            raise UsageError(f"busy={busy!r} is neither 'wait' nor 'skip'", hint="'wait' never loses a save")
+        where = store if store is not None else chosen.store
+        if where is None:
+            raise UsageError("no store is given", hint="pass store=, or set EVERSTEP_STORE")
+        if chosen.run is None:
+            raise UsageError("no run is named", hint="pass run=, or set EVERSTEP_RUN")
+        self._cadence = parse_every(every)
+        self._on_corrupt = check_on_corrupt(chosen.on_corrupt)
+        self._busy = busy
+        self._config = encode_config(config)
+        self._architecture = architecture
+        self._check_finite = check_finite
+        self._listener = listener
+        self._settings = chosen
+        self._launch = Launch(where, chosen.run, keep=keep, listener=listener)
+        self._arena = Arena()
+        self._background = Background()
+        self._base: Base | None = None
+        self._metrics: dict[str, object] = {}
+        self._pace = Pace()
+        self._saves = 0
+        self._pacer: Pacer | None = None
+        told = process_settings().progress
+        self._progress = ProgressFile(told) if told else None
+
+    def __enter__(self) -> Checkpointer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._hurry()
+            self._background.settle()
+
+    def restore(
+        self,
+        state: State,
+        *,
+        step: int | None = None,
+        strict: bool = True,
+        skip: Sequence[str] = (),
+    ) -> int | None:
+        """Bring the state back from the newest checkpoint (or that of ``step``), in place.
+
+        Returns the checkpoint's step, or None when the run has none yet: first run and resume are the
+        same code. Claims the attempt, which fences every older launch of the run. ``strict=False`` with
+        ``skip`` (patterns of paths) leaves the named leaves as they are. Raises `RestoreMismatch` before
+        anything is changed, `IntegrityError` when nothing verifies; after an error while bytes are read,
+        the state's content is undefined.
+        """
+        self._launch.attempt()
+        self._background.wait()
+
+        def read(checkpoint: Checkpoint) -> Restored[None]:
+            return fetch(
+                self._launch.repository,
+                checkpoint,
+                lambda entries: match(state, entries, strict=strict, skip=skip, rank=self._launch.rank),
+                budget_bytes=self._settings.budget_bytes,
+                workers=self._settings.workers,
+                listener=self._listener,
+            )
+
+        restored = first_whole(
+            self._candidates(step),
+            read,
+            on_corrupt=self._on_corrupt if step is None else "fail",
+            listener=self._listener,
+        )
+        reached = None if restored is None else restored.checkpoint.step
+        if self._progress:
+            self._progress.resumed(reached)
+            self._progress.step(reached or 0)
+        if restored is not None:
+            self.coverage = restored.coverage
+            self._base = Base(checkpoint=restored.checkpoint, known=known_chunks(restored.indexes))
+        self.prepare(state)
+        return reached
+
+    def _candidates(self, step: int | None) -> Iterator[Checkpoint]:
+        repository, run_id = self._launch.repository, self._launch.run
+        if step is not None:
+            yield find(repository, run_id, step)
+            return
+        first = newest(repository, run_id)
+        if first is not None:
+            yield first
+            yield from (other for other in checkpoints(repository, run_id) if other.save != first.save)
+
+    def prepare(self, state: State) -> None:
+        """Make staging memory for a state of this size ready, in the background."""
+        self._arena.prepare(sum(piece.nbytes for piece in flatten(state, rank=self._launch.rank).pieces))
+
+    def save(self, step: int, state: State, *, metrics: Mapping[str, object] | None = None) -> Pending:
+        """Save the state as the checkpoint of ``step``; returns when it is staged and may change again.
+
+        The rest goes on in the background: `Pending.wait` waits until it is durable. ``metrics`` are added
+        to those logged. Raises the error of the save before, if nobody was told of it; `UnsupportedLeaf`
+        for what cannot be saved.
+        """
+        self._launch.check_process()
+        self._background.raise_error()
+        if self._background.busy:
+            if self._busy == "skip":
+                self._listener(SaveSkipped(run=self._launch.run, step=step))
+                return Pending(step, skipped=True)
+            self.wait()
+        began = time.monotonic()
+        attempt = self._launch.attempt()
+        self._listener(SaveStarted(run=attempt.run, step=step))
+        flat = flatten(state, rank=self._launch.rank)
+        plan = plan_save(flat.pieces, rank=self._launch.rank, world=self._launch.world)
+        meta = Meta(
+            metrics=encode_metrics({**self._metrics, **(metrics or {})}),
+            config=self._config,
+            architecture=None if self._architecture is None else self._architecture.record(),
+        )
+        staged = stage(flat, plan, self._arena)
+        stall_s = time.monotonic() - began
+        self._listener(SaveStaged(run=attempt.run, step=step, bytes=staged.nbytes, stall_s=stall_s))
+        work = Work(
+            repository=self._launch.repository,
+            attempt=attempt,
+            step=step,
+            rank=self._launch.rank,
+            world=self._launch.world,
+            plan=plan.digest,
+            entries=flat.entries,
+            staged=staged,
+            meta=meta,
+            base=self._base,
+            pacer=self._pace.pacer(staged.nbytes, cadence=self._cadence, now=began),
+            workers=self._settings.workers,
+            listener=self._listener,
+            check_finite=self._check_finite,
+        )
+        self._saves += 1
+        if self._progress:
+            self._progress.begun(self._saves)
+        self._pacer = work.pacer
+        return self._background.start(step, lambda: self._finish(work, began))
+
+    def _finish(self, work: Work, began: float) -> Checkpoint:
+        try:
+            self._base = run(work)
+        except BaseException as error:
+            self._listener(SaveFailing(run=work.attempt.run, step=work.step, error=str(error)))
+            raise
+        checkpoint = self._base.checkpoint
+        if self._progress:
+            self._progress.committed(self._saves)
+        self._listener(
+            SaveCommitted(
+                run=checkpoint.run,
+                step=checkpoint.step,
+                bytes=checkpoint.bytes,
+                stored_bytes=checkpoint.stored_bytes,
+                durable_s=time.monotonic() - began,
+            )
+        )
+        return checkpoint
+
+    def loop(self, state: State, *, until: int) -> Iterator[int]:
+        """Restore, then yield each step to do up to ``until``, saving when due, at the end, and on a notice.
+
+        The body of step ``s`` done, the state is that of checkpoint ``s + 1``. On SIGTERM or SIGINT the
+        next step boundary saves, waits until it is durable, and exits the process with code 75. Errors
+        of a save in the background are raised at the next boundary.
+        """
+        return steps(self, state, until=until, cadence=self._cadence, pace=self._pace, progress=self._progress)
+
+    def log(self, **metrics: object) -> None:
+        """Remember metrics (numbers, 0-d tensors, text) for the checkpoints to come; the newest value wins.
+
+        A tensor is read when a save is made, so that logging never waits for a device.
+        """
+        self._metrics.update({name: hold(value) for name, value in metrics.items()})
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """The run's committed checkpoints, newest first."""
+        return checkpoints(self._launch.repository, self._launch.run)
+
+    def latest(self) -> Checkpoint | None:
+        """The newest committed checkpoint, or None."""
+        return newest(self._launch.repository, self._launch.run)
+
+    def wait(self) -> None:
+        """Wait until the save under way is durable. Raises its error if nobody was told of it."""
+        self._hurry()
+        self._background.wait()
+
+    def close(self) -> None:
+        """Wait as `wait` does, and let the staging memory go."""
+        try:
+            self.wait()
+        finally:
+            self._arena.close()
+
+    def raise_error(self) -> None:
+        """Raise the error of the last save if nobody was told of it."""
+        self._background.raise_error()
+
+    def _hurry(self) -> None:
+        if self._pacer is not None:
+            self._pacer.hurry()

@@ -1,0 +1,74 @@
+"""One launch of a run: its store, its repository, and the attempt it claims when it first writes or restores."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+
+from everstep.config import process_settings
+from everstep.errors import NotYetSupported, UsageError
+from everstep.events import Listener
+from everstep.format.ids import RunId, parse_run
+from everstep.repository.attempts import Attempt, claim
+from everstep.repository.catalogue import ensure_run
+from everstep.repository.opening import Repository, open_repository
+from everstep.store.opening import open_store
+from everstep.store.protocol import Store
+
+__all__ = ["Launch", "open_reading"]
+
+
+def open_reading(store: str | Store, listener: Listener) -> Repository:
+    """A repository that is only read. Raises `NotFound` when there is none."""
+    return open_repository(_opened(store, listener), create=False)
+
+
+def _opened(store: str | Store, listener: Listener) -> Store:
+    return open_store(store, listener=listener) if isinstance(store, str) else store
+
+
+class Launch:
+    """A run as one process sees it.
+
+    Belongs to the process that made it: a forked child that uses it gets an error, because neither the
+    threads nor the connections of its parent live on in it.
+    """
+
+    def __init__(self, store: str | Store, run: str, *, keep: str, listener: Listener) -> None:
+        told = process_settings()
+        if told.world_size > 1:
+            raise NotYetSupported(
+                f"this is rank {told.rank} of {told.world_size}; this version saves from one rank",
+                hint="use one process, or unset RANK and WORLD_SIZE where only one of them saves",
+            )
+        self.run: RunId = parse_run(run)
+        self.rank, self.world = 0, 1
+        self.repository: Repository = open_repository(_opened(store, listener), create=True)
+        self.run_record = ensure_run(self.repository, self.run, keep=keep)
+        self._number = told.attempt
+        self._attempt: Attempt | None = None
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    def attempt(self) -> Attempt:
+        """The attempt of this launch; claimed at the first call, which finishes or aborts older saves."""
+        self.check_process()
+        with self._lock:
+            if self._attempt is None:
+                self._attempt = claim(
+                    self.repository,
+                    self.run,
+                    owner=f"{socket.gethostname()}:{self._process}",
+                    world=self.world,
+                    number=self._number,
+                )
+            return self._attempt
+
+    def check_process(self) -> None:
+        """Refuse to work in a forked child."""
+        if os.getpid() != self._process:
+            raise UsageError(
+                "this Checkpointer belongs to the parent process",
+                hint="use it in the process that made it; data-loader workers must not save or restore",
+            )

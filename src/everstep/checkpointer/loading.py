@@ -1,0 +1,112 @@
+"""Reading a checkpoint without a training: the whole state, or the model built again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from everstep.checkpointer.launch import open_reading
+from everstep.checkpointer.restoring import Restored, check_on_corrupt, fetch, first_whole
+from everstep.checkpointer.telling import log_event
+from everstep.config import settings
+from everstep.errors import CheckpointNotFound, UsageError
+from everstep.events import Listener
+from everstep.format.ids import parse_run
+from everstep.repository.catalogue import checkpoints, find
+from everstep.repository.checkpoint import Checkpoint
+from everstep.repository.opening import Repository
+from everstep.state.architecture import rebuild_model
+from everstep.state.assemble import assemble
+from everstep.store.protocol import Store
+
+__all__ = ["load", "rebuild"]
+
+
+def load(
+    store: str | Store | None = None,
+    run: str | None = None,
+    *,
+    step: int | None = None,
+    on_corrupt: str = "previous",
+    listener: Listener = log_event,
+) -> Any:
+    """The training state of a checkpoint, in the same nesting as was saved.
+
+    Tensors are torch tensors where torch is installed, else NumPy arrays; what was `PerRank` is a dict by
+    rank; dataclasses and objects are dicts by field. ``step=None`` is the newest checkpoint, and there
+    ``on_corrupt`` says what damage does: "previous" or "fail". Writes nothing. Raises `RunNotFound`,
+    `CheckpointNotFound`, `IntegrityError`.
+    """
+    return _load(store, run, step=step, on_corrupt=on_corrupt, listener=listener).value
+
+
+def rebuild(
+    store: str | Store | None = None,
+    run: str | None = None,
+    *,
+    step: int | None = None,
+    factory: Callable[..., Any] | str | None = None,
+    on_corrupt: str = "previous",
+    listener: Listener = log_event,
+) -> Any:
+    """The model of a checkpoint, built from its architecture record, with its weights.
+
+    Calls the factory that the record names (or ``factory``) with the recorded arguments: that is code of
+    yours; nothing else is run. Raises `UsageError` when the checkpoint has no architecture record or the
+    built model has other parameters.
+    """
+    restored = _load(store, run, step=step, on_corrupt=on_corrupt, listener=listener)
+    record = restored.manifest.meta.architecture
+    if record is None:
+        raise UsageError(
+            f"{restored.checkpoint} has no architecture record",
+            hint="save with Checkpointer(..., architecture=es.Architecture.of(model, ...)), or load the state",
+        )
+    return rebuild_model(record, state=restored.value, factory=factory)
+
+
+def _load(
+    store: str | Store | None,
+    run: str | None,
+    *,
+    step: int | None,
+    on_corrupt: str,
+    listener: Listener,
+) -> Restored[Any]:
+    check_on_corrupt(on_corrupt)
+    chosen = settings(store=store if isinstance(store, str) else None, run=run)
+    where = store if store is not None else chosen.store
+    if where is None or chosen.run is None:
+        raise UsageError("no store or no run is given", hint="pass store and run=, or set EVERSTEP_STORE and _RUN")
+    repository = open_reading(where, listener)
+
+    def read(checkpoint: Checkpoint) -> Restored[Any]:
+        return fetch(
+            repository,
+            checkpoint,
+            assemble,
+            budget_bytes=chosen.budget_bytes,
+            workers=chosen.workers,
+            listener=listener,
+        )
+
+    restored = first_whole(
+        _candidates(repository, chosen.run, step),
+        read,
+        on_corrupt=on_corrupt if step is None else "fail",
+        listener=listener,
+    )
+    if restored is None:
+        raise CheckpointNotFound(
+            f"run {chosen.run!r} has no checkpoint in {repository.store.url}",
+            hint="everstep ls shows what is there",
+            run=chosen.run,
+        )
+    return restored
+
+
+def _candidates(repository: Repository, run: str, step: int | None) -> Iterator[Checkpoint]:
+    if step is not None:
+        yield find(repository, parse_run(run), step)
+    else:
+        yield from checkpoints(repository, parse_run(run))

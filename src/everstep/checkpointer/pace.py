@@ -1,0 +1,45 @@
+"""How fast the background may write, so that training keeps its processor."""
+
+from __future__ import annotations
+
+import math
+
+from everstep.cadence import Cadence
+from everstep.transfer.pacer import Pacer
+
+__all__ = ["Pace"]
+
+_SHARE = 0.25
+"""An upload is spread over at most this share of the time to the next save."""
+_GENTLE_BYTES_PER_S = 0.5e9
+"""At this rate a busy training loop is slowed by about half a percent, so nothing slower is ever asked for."""
+
+
+class Pace:
+    """Measures steps and saves, and gives each save a pacer."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._stepping_s = 0.0
+        self._last_save: float | None = None
+
+    def stepped(self, seconds: float) -> None:
+        """One more step took so long."""
+        self._steps += 1
+        self._stepping_s += seconds
+
+    def since_save(self, now: float) -> float:
+        """Seconds since the last save began, or since the first question."""
+        if self._last_save is None:
+            self._last_save = now
+        return now - self._last_save
+
+    def pacer(self, nbytes: int, *, cadence: Cadence, now: float) -> Pacer:
+        """The pacer of a save of ``nbytes`` that begins now; unlimited when the next one's time is unknown."""
+        interval = cadence.interval_s(step_s=self._stepping_s / self._steps if self._steps else 0.0)
+        if not math.isfinite(interval) and self._last_save is not None:
+            interval = now - self._last_save
+        self._last_save = now
+        if not math.isfinite(interval) or interval <= 0:
+            return Pacer()
+        return Pacer(max(_GENTLE_BYTES_PER_S, nbytes / (_SHARE * interval)))

@@ -1,0 +1,116 @@
+"""From a checkpoint to memory, and to an older checkpoint when the newest is damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from everstep.errors import IntegrityError, UsageError
+from everstep.events import FellBack, Listener
+from everstep.format.entries import Entry
+from everstep.format.index import Index
+from everstep.format.manifest import Manifest
+from everstep.plan.load import plan_load
+from everstep.repository.checkpoint import Checkpoint
+from everstep.repository.opening import Repository
+from everstep.repository.reading import read_index, read_manifest
+from everstep.state.flat import Coverage, Restoration
+from everstep.transfer.download import download
+
+__all__ = ["Restored", "check_on_corrupt", "fetch", "first_whole"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored(Generic[T]):
+    """What came back, from which checkpoint, and what of the state it covered."""
+
+    value: T
+    checkpoint: Checkpoint
+    manifest: Manifest
+    indexes: tuple[Index, ...]
+    coverage: Coverage
+
+
+def check_on_corrupt(on_corrupt: str) -> str:
+    """``previous`` or ``fail``. Raises `UsageError`."""
+    if on_corrupt not in {"previous", "fail"}:
+        raise UsageError(
+            f"on_corrupt={on_corrupt!r} is neither 'previous' nor 'fail'",
+            hint="'previous' falls back to the newest checkpoint that verifies, 'fail' stops",
+        )
+    return on_corrupt
+
+
+def fetch(
+    repository: Repository,
+    checkpoint: Checkpoint,
+    match: Callable[[Sequence[Entry]], Restoration[T]],
+    *,
+    budget_bytes: int,
+    workers: int,
+    listener: Listener,
+) -> Restored[T]:
+    """Read one checkpoint: manifest, indexes, ranges; every byte verified before ``finish`` is called.
+
+    Raises what ``match`` raises before anything is read into the state; `IntegrityError` for damage.
+    """
+    manifest = read_manifest(repository, checkpoint)
+    restoration = match(manifest.entries)
+    indexes = tuple(read_index(repository, checkpoint, ref) for ref in manifest.indexes)
+    reads = plan_load(restoration.wanted, indexes)
+    download(
+        repository.store,
+        reads,
+        restoration.wanted,
+        run=checkpoint.run,
+        step=checkpoint.step,
+        budget_bytes=budget_bytes,
+        workers=workers,
+        listener=listener,
+    )
+    return Restored(
+        value=restoration.finish(),
+        checkpoint=checkpoint,
+        manifest=manifest,
+        indexes=indexes,
+        coverage=restoration.coverage,
+    )
+
+
+def first_whole(
+    candidates: Iterable[Checkpoint],
+    read: Callable[[Checkpoint], Restored[T]],
+    *,
+    on_corrupt: str,
+    listener: Listener,
+) -> Restored[T] | None:
+    """The first candidate that reads whole, or None without candidates.
+
+    With ``on_corrupt="previous"`` a damaged one is passed over, loudly (`FellBack`). Raises the first
+    candidate's error when it is not, or when all are damaged.
+    """
+    damage: tuple[Checkpoint, IntegrityError] | None = None
+    for candidate in candidates:
+        try:
+            restored = read(candidate)
+        except IntegrityError as error:
+            if on_corrupt == "fail":
+                raise
+            damage = damage or (candidate, error)
+            continue
+        if damage:
+            listener(
+                FellBack(
+                    run=candidate.run,
+                    damaged_step=damage[0].step,
+                    to_step=candidate.step,
+                    error=str(damage[1]),
+                )
+            )
+        return restored
+    if damage:
+        raise damage[1]
+    return None

@@ -1,0 +1,78 @@
+"""The training loop's iterator: restore, count, save when due, stop when told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from everstep.cadence import Cadence
+from everstep.checkpointer.pace import Pace
+from everstep.checkpointer.pending import Pending
+from everstep.checkpointer.signals import StopSignals
+from everstep.errors import UsageError
+from everstep.progress import ProgressFile
+
+__all__ = ["PREEMPTED", "steps"]
+
+PREEMPTED = 75
+"""The exit code that tells a launcher: preempted, and the checkpoint is durable."""
+
+
+class _Saver(Protocol):
+    def restore(self, state: Any) -> int | None: ...
+    def prepare(self, state: Any) -> None: ...
+    def save(self, step: int, state: Any) -> Pending: ...
+    def raise_error(self) -> None: ...
+    def wait(self) -> None: ...
+
+
+def steps(
+    saver: _Saver,
+    state: Any,
+    *,
+    until: int,
+    cadence: Cadence,
+    pace: Pace,
+    progress: ProgressFile | None,
+) -> Iterator[int]:
+    """Yield each step that is left, from the restored one to ``until - 1``.
+
+    Raises `UsageError` when the run is already beyond ``until``; SystemExit with code 75 when a stop
+    signal came and the state is durable.
+    """
+    with StopSignals() as signals:
+        saved = start = saver.restore(state) or 0
+        if start > until:
+            raise UsageError(
+                f"the newest checkpoint has step {start}, beyond until={until}",
+                hint="raise until, restore an older step into a fork, or choose another run",
+            )
+        pace.since_save(time.monotonic())
+        for step in range(start, until):
+            if signals.received and step == start:
+                raise SystemExit(PREEMPTED)
+            began = time.monotonic()
+            yield step
+            ended = time.monotonic()
+            pace.stepped(ended - began)
+            done = step + 1
+            if progress:
+                progress.step(done)
+            saver.raise_error()
+            if signals.received or done == until or cadence.due(step=done, since_s=pace.since_save(ended)):
+                pending = saver.save(done, state)
+                saved = saved if pending.skipped else done
+            elif step == start:
+                saver.prepare(state)
+            if signals.received:
+                _make_durable(saver, state, done=done, saved=saved)
+                raise SystemExit(PREEMPTED)
+        _make_durable(saver, state, done=until, saved=saved)
+
+
+def _make_durable(saver: _Saver, state: Any, *, done: int, saved: int) -> None:
+    saver.wait()
+    if saved != done:
+        saver.save(done, state)
+        saver.wait()
