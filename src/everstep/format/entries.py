@@ -1,8 +1,8 @@
 """The training state as a flat list in pre-order: containers, plain values, tensors and aliases.
 
 A path names each entry: the components joined by ``/``, with ``~`` written ``~0`` and ``/`` written ``~1``
-(RFC 6901 without the leading slash). The root has the empty path. A list's components are its indexes,
-a dict's the text of its keys.
+(RFC 6901 without the leading slash; `paths` has the few other escapes). The root has the empty path. A
+list's components are its indexes, a dict's the text of its keys.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ from typing import Any
 
 import msgspec
 
+from everstep.format.paths import component, join
+
 __all__ = ["Alias", "Container", "Entry", "Layout", "Tensor", "Value", "component", "join"]
 
 
-class Container(msgspec.Struct, frozen=True, kw_only=True, tag="container", omit_defaults=True):
+class Container(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="container", omit_defaults=True
+):
     """A node with children; they follow it in the list.
 
     ``type`` is one of dict, list, tuple, namedtuple, dataclass, object, per_rank, or a name that the
@@ -30,7 +34,7 @@ class Container(msgspec.Struct, frozen=True, kw_only=True, tag="container", omit
     name: str = ""
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True, tag="value"):
+class Value(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="value"):
     """A plain value in the list itself, as encoded by `values`."""
 
     path: str
@@ -49,7 +53,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     placements: tuple[str, ...] = ()
 
 
-class Tensor(msgspec.Struct, frozen=True, kw_only=True, tag="tensor", omit_defaults=True):
+class Tensor(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="tensor", omit_defaults=True):
     """An array of one element type; its bytes are in chunks, listed in the shards of an index.
 
     ``framework`` says what it was: torch, numpy, jax, or bytes (a long bytes value, uint8, 1-d).
@@ -65,7 +69,7 @@ class Tensor(msgspec.Struct, frozen=True, kw_only=True, tag="tensor", omit_defau
     extra: dict[str, Any] = {}
 
 
-class Alias(msgspec.Struct, frozen=True, kw_only=True, tag="alias", omit_defaults=True):
+class Alias(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="alias", omit_defaults=True):
     """The same memory as an earlier tensor: tied. With ``shape`` it is a view into it.
 
     ``of`` is the path of the tensor that holds the bytes. For a view, ``offset`` and ``strides`` are in
@@ -80,13 +84,3 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, tag="alias", omit_default
 
 
 Entry = Container | Value | Tensor | Alias
-
-
-def component(key: object) -> str:
-    """One key as a component of a path."""
-    return str(key).replace("~", "~0").replace("/", "~1")
-
-
-def join(parent: str, key: object) -> str:
-    """The path of a child."""
-    return f"{parent}/{component(key)}" if parent else component(key)
