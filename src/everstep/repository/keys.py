@@ -1,0 +1,155 @@
+"""Where everything lies in a store: every key that everstep reads or writes is made here.
+
+Keys of other shapes under the same prefixes are not ours (a file manager's droppings), and are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+
+from everstep.format.digests import digest_of
+from everstep.format.ids import SaveId, parse_save
+from everstep.format.limits import MAX_RANKS
+
+__all__ = [
+    "CATALOGUE",
+    "READERS",
+    "STORE_KEY",
+    "TAGS",
+    "attempt_key",
+    "attempts_prefix",
+    "commit_key",
+    "commits_prefix",
+    "index_key",
+    "manifest_key",
+    "pack_key",
+    "pack_prefix",
+    "plan_key",
+    "plans_prefix",
+    "reader_key",
+    "run_key",
+    "save_of_commit",
+    "save_of_pack",
+    "save_of_plan",
+    "save_prefix",
+    "sweep_key",
+    "tag_key",
+    "tomb_key",
+    "tombs_prefix",
+]
+
+STORE_KEY = "everstep.json"
+CATALOGUE = "catalogue/"
+TAGS = "tags/"
+READERS = "readers/"
+
+_LAST_ATTEMPT = 10**8 - 1
+_LAST_STEP = 10**16 - 1
+_COMMIT = re.compile(r"\d{24}\.(s\d{16}-a\d{8}-[0-9a-f]{32})\.json")
+_PLAN = re.compile(r"(s\d{16}-a\d{8}-[0-9a-f]{32})\.json")
+_PACK = re.compile(r"packs/[0-9a-f]{2}/(s\d{16}-a\d{8}-[0-9a-f]{32})/\d+-\d+\.safetensors")
+
+
+def run_key(run: str) -> str:
+    """The run's record. In lower case, so that of two names that differ only by case one can exist."""
+    return f"{CATALOGUE}{run.lower()}.json"
+
+
+def tag_key(tag: str) -> str:
+    """The tag's record, in lower case for the same reason."""
+    return f"{TAGS}{tag.lower()}"
+
+
+def reader_key(reader: str) -> str:
+    """The pin of a long restore."""
+    return f"{READERS}{reader}"
+
+
+def attempts_prefix(run: str) -> str:
+    """Under it the run's attempts, oldest first."""
+    return f"runs/{run}/attempts/"
+
+
+def attempt_key(run: str, number: int) -> str:
+    """The record of one attempt."""
+    return f"{attempts_prefix(run)}{number:08d}.json"
+
+
+def plans_prefix(run: str) -> str:
+    """Under it the plans of the run's saves."""
+    return f"runs/{run}/plans/"
+
+
+def plan_key(run: str, save: SaveId) -> str:
+    """The first object of a save."""
+    return f"{plans_prefix(run)}{save}.json"
+
+
+def save_of_plan(run: str, key: str) -> SaveId | None:
+    """The save whose plan this is; None when the key is not a plan's."""
+    match = _PLAN.fullmatch(key.removeprefix(plans_prefix(run)))
+    return parse_save(match[1]) if match else None
+
+
+def save_prefix(run: str, save: SaveId) -> str:
+    """Under it the save's indexes and manifest."""
+    return f"runs/{run}/saves/{save}/"
+
+
+def index_key(run: str, save: SaveId, rank: int, digest: str) -> str:
+    """One rank's index; rank and digest stand in the name, so that a list shows who is done."""
+    return f"{save_prefix(run, save)}rank-{rank:0{len(str(MAX_RANKS))}d}.{digest}.json"
+
+
+def manifest_key(run: str, save: SaveId, digest: str) -> str:
+    """The save's manifest."""
+    return f"{save_prefix(run, save)}manifest.{digest}.json"
+
+
+def pack_prefix(save: SaveId, rank: int, number: int) -> str:
+    """The folder of a pack; its two first digits spread a save's packs over 256 prefixes."""
+    return f"packs/{digest_of(f'{save}/{rank}/{number}'.encode())[:2]}/{save}/"
+
+
+def pack_key(save: SaveId, rank: int, number: int) -> str:
+    """The ``number``-th pack that a rank writes in a save."""
+    return f"{pack_prefix(save, rank, number)}{rank}-{number}.safetensors"
+
+
+def save_of_pack(key: str) -> SaveId | None:
+    """The save that wrote this pack; None when the key is not a pack's."""
+    match = _PACK.fullmatch(key)
+    return parse_save(match[1]) if match else None
+
+
+def commits_prefix(run: str) -> str:
+    """Under it the run's commit records, the newest first: highest attempt, then highest step."""
+    return f"runs/{run}/commits/"
+
+
+def commit_key(run: str, save: SaveId) -> str:
+    """The object that decides a save. Attempt and step are inverted, so that a list begins with the newest."""
+    inverted = f"{_LAST_ATTEMPT - save.attempt:08d}{_LAST_STEP - save.step:016d}"
+    return f"{commits_prefix(run)}{inverted}.{save}.json"
+
+
+def save_of_commit(run: str, key: str) -> SaveId | None:
+    """The save that this record decides; None when the key is not a commit record's."""
+    match = _COMMIT.fullmatch(key.removeprefix(commits_prefix(run)))
+    save = parse_save(match[1]) if match else None
+    return save if save is not None and commit_key(run, save) == key else None
+
+
+def tombs_prefix(run: str) -> str:
+    """Under it the names of the run's pruned saves."""
+    return f"runs/{run}/tombs/"
+
+
+def tomb_key(run: str, save: SaveId) -> str:
+    """That the save was pruned."""
+    return f"{tombs_prefix(run)}{save}"
+
+
+def sweep_key(run: str, save: SaveId) -> str:
+    """That the save is being swept: no undelete after this."""
+    return f"runs/{run}/sweeps/{save}"
