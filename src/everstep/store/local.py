@@ -116,6 +116,10 @@ class LocalStore:
                 self._directories.sync(parents, folder)
             except FileNotFoundError:
                 return
+            except (IsADirectoryError, PermissionError):
+                if not _is_folder(folder, name):
+                    raise
+                return  # keys lie below it, but it is none
             finally:
                 os.close(folder)
             self._directories.remove_if_empty(parents)
@@ -294,6 +298,10 @@ class LocalStore:
             key=key,
             store=self.url,
         )
+
+
+def _is_folder(folder: int, name: str) -> bool:
+    return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
 
 
 def _same_file(folder: int, name: str, other_folder: int, other: str) -> bool:
