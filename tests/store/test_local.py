@@ -2,7 +2,7 @@
 
 import pytest
 
-from everstep.store import LocalStore
+from everstep.store.local import LocalStore
 from tests.store.contract import StoreContract
 
 

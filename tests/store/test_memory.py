@@ -2,7 +2,7 @@
 
 import pytest
 
-from everstep.store import MemoryStore
+from everstep.store.memory import MemoryStore
 from tests.store.contract import StoreContract
 
 

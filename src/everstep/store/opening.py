@@ -13,7 +13,6 @@ from everstep.events import Listener, silent
 from everstep.store.local import LocalStore
 from everstep.store.memory import MemoryStore
 from everstep.store.protocol import Store
-from everstep.store.retry import Retry
 
 if TYPE_CHECKING:  # a local store opens without the settings of clouds
     from everstep.config import StoreSettings
@@ -29,7 +28,7 @@ _memories_lock = threading.Lock()
 
 
 def open_store(url: str, *, settings: StoreSettings | None = None, listener: Listener = silent) -> Store:
-    """The store at ``url``; requests to a cloud are retried.
+    """The store at ``url``; requests to a cloud are retried. ``settings`` are by default those in force.
 
     Nothing is made or asked for yet: a cloud is first reached by the first verb. Raises `UsageError` for
     what is no store's address, `UnsuitableStore` for a folder that cannot be one.
@@ -40,9 +39,17 @@ def open_store(url: str, *, settings: StoreSettings | None = None, listener: Lis
             return _memories.setdefault(rest, MemoryStore(rest))
     if scheme == "file":
         return LocalStore(_folder(rest, url))
-    from everstep.store.cloud import open_cloud  # noqa: PLC0415  # obstore takes 50 ms to import: clouds only
+    return _open_cloud(url, settings, listener)
 
-    return Retry(open_cloud(url, settings, listener), listener=listener)
+
+def _open_cloud(url: str, settings: StoreSettings | None, listener: Listener) -> Store:
+    # imported for clouds only: `ls` of a local store starts without obstore and the settings of three clouds
+    from everstep import config  # noqa: PLC0415
+    from everstep.store.cloud import open_cloud  # noqa: PLC0415
+    from everstep.store.retry import Retry  # noqa: PLC0415
+
+    inner = open_cloud(url, settings or config.settings().stores, listener)
+    return Retry(inner, listener=listener)
 
 
 def _parse(url: str) -> tuple[str, str]:
