@@ -87,7 +87,7 @@ class Front(BaseHTTPRequestHandler):
             return self._refuse(status, body)
         return self._answer(status, {key: headers[key] for key in PASSED if key in headers}, body)
 
-    do_HEAD = do_GET  # noqa: N815: the name that http.server asks for
+    do_HEAD = do_GET  # noqa: N815 - the name that http.server asks for
 
     def do_DELETE(self) -> None:
         """Remove an object."""
@@ -202,7 +202,8 @@ def main() -> None:
             time.sleep(0.02)
     Front.upstream_port = port
     front = Server(("127.0.0.1", 0), Front)
-    print(f"started at http://127.0.0.1:{front.server_address[1]}", flush=True)  # noqa: T201: how it says that it is up
+    sys.stdout.write(f"started at http://127.0.0.1:{front.server_address[1]}\n")
+    sys.stdout.flush()
     front.serve_forever()
 
 
