@@ -36,6 +36,8 @@ def imported(node: ast.AST) -> Iterator[str]:
 def pickles(tree: ast.Module) -> Iterator[Finding]:
     """Anything that turns bytes into code or objects of any class, and ``allow_pickle`` or unsafe ``weights_only``."""
     for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and [each.name for each in node.names] == ["UnpicklingError"]:
+            continue  # to say that a foreign file was refused
         yield from ((node.lineno, name) for name in imported(node) if name in PICKLES)
         if isinstance(node, ast.keyword) and isinstance(node.value, ast.Constant):
             if node.arg == "allow_pickle" and node.value.value is not False:
@@ -117,6 +119,7 @@ def test_a_breach_is_found(rule, source):
     [
         (environment_reads, "import os\nx = os.path.join('a', 'environ')"),
         (pickles, "torch.load(file, weights_only=True)"),
+        (pickles, "from pickle import UnpicklingError"),
         (loaded_with_the_module, "def f():\n    import torch"),
         (loaded_with_the_module, "if TYPE_CHECKING:\n    import torch"),
     ],
