@@ -1,0 +1,1 @@
+"""Other tools and file forms: one file for each."""
