@@ -4,6 +4,8 @@ import os
 
 import hypothesis
 
+from tests.documents import blocks_of
+
 pytest_plugins = ["tests.emulators.fixtures"]
 
 # Nothing of the user's own accounts reaches a test, nor anything of a test the user's accounts.
@@ -20,5 +22,9 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-hypothesis.settings.register_profile("everstep", deadline=None, print_blob=True)
+# The same examples in every run, so that a change is judged by itself; `make test-more` looks for new ones.
+hypothesis.settings.register_profile("everstep", deadline=None, print_blob=True, derandomize=True)
+hypothesis.settings.register_profile("more", deadline=None, print_blob=True, max_examples=1000)
 hypothesis.settings.load_profile("everstep")
+
+pytest_collect_file = blocks_of("README.md", "docs/**/*.md")
