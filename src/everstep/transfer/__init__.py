@@ -1,1 +1,1 @@
-"""transfer."""
+"""Bytes on their way: staging memory, hashing, upload, download."""
