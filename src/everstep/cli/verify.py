@@ -143,7 +143,7 @@ def _verified(repository: Repository, checkpoint: Checkpoint, listener: Listener
             step=checkpoint.step,
             leaf=one.path,
             what=one.what,
-            rank=one.rank,
+            rank=None if one.rank < 0 else one.rank,
             key=one.key,
             offset=one.offset,
             error=one.error,

@@ -16,24 +16,15 @@ from everstep.errors import UsageError
 from everstep.format.box import Box
 from everstep.format.dtypes import ITEM_BYTES, SAFETENSORS_NAME
 from everstep.integrations.chosen import choose
+from everstep.integrations.exported import Exported
 from everstep.integrations.files import Temporaries
 from everstep.state.saved import Place
 from everstep.transfer.contents import Contents, Part
 
-__all__ = ["Exported", "export_safetensors"]
+__all__ = ["export_safetensors"]
 
 _ALIGNED = 8
 """The safetensors format wants the header's length to be a multiple of this."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
-    """The files that were written, the tensors and tensor bytes in them, and paths of leaves left out."""
-
-    files: tuple[Path, ...]
-    tensors: int
-    bytes: int
-    left_out: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
