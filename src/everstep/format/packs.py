@@ -1,7 +1,8 @@
 """The header of a pack: a safetensors file whose data begins at a whole page.
 
 An entry is the box of a tensor, or a run of its bytes. Readers of everstep go by the index and never need the
-header: it is there so that the safetensors library alone can open a pack.
+header: it is there so that the safetensors library alone can open a pack. Its ``check`` is the digest of the
+whole header, length and padding included, with 64 zeros in its own place: so every byte of a pack is verified.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeGuard
 import msgspec
 
 from everstep.format.box import Box
+from everstep.format.digests import digest_of
 from everstep.format.dtypes import ITEM_BYTES, SAFETENSORS_NAME
 from everstep.format.faults import Faults
 from everstep.format.limits import MAX_NDIM, MAX_PACK_HEADER_BYTES, MAX_TENSOR_BYTES
@@ -32,8 +34,11 @@ __all__ = [
 
 PAGE: Final = 4096
 _ENCODER: Final = msgspec.json.Encoder()
-_METADATA: Final = {"everstep": "1"}
-_FRAME: Final = 8 + len('{"__metadata__":{"everstep":"1"}}')
+_UNCHECKED: Final = "0" * 64
+_BEFORE_CHECK: Final = b'{"__metadata__":{"everstep":"1","check":"'
+_CHECK: Final = slice(8 + len(_BEFORE_CHECK), 8 + len(_BEFORE_CHECK) + 64)
+_METADATA: Final = {"everstep": "1", "check": _UNCHECKED}
+_FRAME: Final = _CHECK.stop + len('"}}')
 _ENTRY_FRAME: Final = len(',:{"dtype":"F8_E4M3","shape":[],"data_offsets":[,]}') + 2 * len(
     str(MAX_TENSOR_BYTES)
 )
@@ -124,6 +129,7 @@ def write_header(entries: Iterable[PackEntry], into: memoryview) -> None:
         raise faults.fail("size", f"{len(text)} bytes do not go into {room}")
     into[:8] = room.to_bytes(8, "little")
     into[8:] = text.ljust(room)
+    into[_CHECK] = digest_of(into).encode()
 
 
 def parse_header(head: bytes, size: int, *, what: str = "pack") -> tuple[Packed, ...]:
@@ -156,7 +162,15 @@ def parse_header(head: bytes, size: int, *, what: str = "pack") -> tuple[Packed,
         raise faults.fail(
             "data_offsets", f"{end} bytes of entries in a pack of {size} with {8 + length} of header"
         )
+    _check(bytearray(head[: 8 + length]), faults)
     return tuple(found)
+
+
+def _check(header: bytearray, faults: Faults) -> None:
+    found = bytes(header[_CHECK])
+    header[_CHECK] = _UNCHECKED.encode()
+    if not header[8:].startswith(_BEFORE_CHECK) or digest_of(header).encode() != found:
+        raise faults.fail("__metadata__.check", "it does not match the header: bytes were changed")
 
 
 def _parse(text: bytes, faults: Faults) -> dict[str, Any]:
