@@ -12,13 +12,19 @@ from everstep.format.wire import to_bytes
 from everstep.repository.fence import Attempt, attempts_after, check_fence, find_attempt, read_attempt
 from everstep.repository.keys import attempt_key
 from everstep.repository.opening import check_condition
+from everstep.repository.parallel import gather
 from everstep.repository.repository import Repository
 from everstep.repository.runs import ensure_run
 from everstep.repository.settle import settle
 
-__all__ = ["Attempt", "check_fence", "claim", "find_attempt"]
+__all__ = ["Attempt", "attempts", "check_fence", "claim", "find_attempt"]
 
 _LAST = 10**8 - 1
+
+
+def attempts(repo: Repository, run: str) -> list[AttemptRecord]:
+    """The records of a run's attempts, oldest first."""
+    return gather(lambda number: read_attempt(repo, run, number), attempts_after(repo, run, 0))
 
 
 def claim(

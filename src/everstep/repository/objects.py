@@ -16,7 +16,7 @@ __all__ = ["create_same", "exists", "listed", "read_record"]
 R = TypeVar("R", bound=Record)
 
 
-def create_same(store: Store, key: str, body: bytes) -> None:
+def create_same(store: Store, key: str, body: bytes | bytearray) -> None:
     """Make the object; it is no error when it is there already with the same bytes.
 
     So an answer that was lost, or a request that was sent twice, ends well. Raises `AlreadyExists` when
@@ -29,7 +29,7 @@ def create_same(store: Store, key: str, body: bytes) -> None:
             raise AlreadyExists(f"{key} exists with other bytes in {store.url}", key=key) from error
 
 
-def _holds(store: Store, key: str, body: bytes, error: Exception) -> bool:
+def _holds(store: Store, key: str, body: bytes | bytearray, error: Exception) -> bool:
     try:
         return store.get(key, len(body)) == body
     except ObjectNotFound:

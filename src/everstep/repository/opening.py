@@ -17,7 +17,7 @@ from everstep.repository.repository import Repository
 from everstep.repository.version import written_by
 from everstep.store.protocol import Store
 
-__all__ = ["check_condition", "open_repository"]
+__all__ = ["check_condition", "open_repository", "random_hex"]
 
 
 def random_hex(count: int) -> str:
