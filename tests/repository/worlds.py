@@ -10,6 +10,7 @@ from everstep.format.digests import digest_of
 from everstep.format.entries import Container, Tensor
 from everstep.format.index import Chunk, Index, Meta, Shard
 from everstep.format.limits import FORMAT_MAJOR
+from everstep.format.packs import PAGE, PackEntry, write_header
 from everstep.repository.attempts import claim
 from everstep.repository.catalogue import newest
 from everstep.repository.checkpoint import Checkpoint
@@ -48,9 +49,13 @@ def reopened(repo: Repository, store: Store, salt: int = 1) -> Repository:
 
 
 def write_pack(store: Store, save: Save, rank: int, parts: Sequence[bytes], number: int = 0) -> str:
-    """One pack of the parts one after the other, behind a header's room."""
+    """One pack of the parts one after the other, behind a real header."""
     key = save.pack_key(rank, number)
-    store.create(key, bytes(64) + b"".join(parts))
+    header = bytearray(PAGE)
+    write_header(
+        [PackEntry(f"part{n}", "U8", (len(p),), len(p)) for n, p in enumerate(parts)], memoryview(header)
+    )
+    store.create(key, header + b"".join(parts))
     return key
 
 
@@ -69,7 +74,7 @@ def make_index(
     packs: list[str] = []
     new = [body for body in leaves.values() if body and digest_of(body) not in known]
     own = write_pack(store, save, rank, new) if new and store is not None else save.pack_key(rank, 0)
-    at = 64
+    at = PAGE
     shards = []
     for path, body in leaves.items():
         digest = digest_of(body)
@@ -181,3 +186,20 @@ def started(store: Store | None = None, *, ranks: int = 1) -> tuple[Repository, 
     """A fresh repository and its first attempt."""
     repo = world(store)
     return repo, claim(repo, "run", owner="test", world=ranks)
+
+
+class Clockwork:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.waits = 0
+
+    def sleep(self, seconds: float) -> None:
+        """Move on."""
+        self.seconds += seconds
+        self.waits += 1
+
+    def now(self) -> float:
+        """The seconds slept so far."""
+        return self.seconds
