@@ -138,7 +138,9 @@ def _opened(url: str) -> Store:
         from everstep.config import settings
         from everstep.store.cloud import open_cloud
 
-        return Retry(open_cloud(url, settings().stores, silent), RetryPolicy(tries=3, first_s=0.2, longest_s=2.0))
+        return Retry(
+            open_cloud(url, settings().stores, silent), RetryPolicy(tries=3, first_s=0.2, longest_s=2.0)
+        )
     return places.store_at(url)
 
 

@@ -119,12 +119,10 @@ def _chosen(
     named = text or run
     found: list[Checkpoint] = []
     for name in [named] if named else [record.run for record in runs(repository)]:
+        damage: list[IntegrityError] = []
         try:
-            found += checkpoints(
-                repository,
-                name,
-                on_damage=lambda error, name=name: findings.append(_finding(name, None, error)),
-            )
+            found += checkpoints(repository, name, on_damage=damage.append)
+            findings += [_finding(name, None, error) for error in damage]
         except RunNotFound as error:
             raise places.with_near_runs(repository, error, name) from None
     return found

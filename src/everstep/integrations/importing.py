@@ -106,6 +106,7 @@ def save_foreign(
                 base=None,
                 pacer=Pacer(),
                 workers=_WORKERS,
+                check_finite=False,
                 listener=listener,
             )
         )

@@ -59,10 +59,10 @@ def _tensor(path: Path, name: str, field: Mapping[str, Any], data: memoryview) -
     dtype = _DTYPE.get(field.get("dtype", ""))
     if dtype is None:
         raise _invalid(path, f"{name}.dtype", f"{field.get('dtype')!r:.40} is not known")
-    shape = field.get("shape")
+    shape: Any = field.get("shape")
     if not _counts(shape):
         raise _invalid(path, f"{name}.shape", f"{shape!r:.80} is no list of sizes")
-    offsets = field.get("data_offsets")
+    offsets: Any = field.get("data_offsets")
     if not _counts(offsets) or len(offsets) != 2 or not offsets[0] <= offsets[1] <= len(data):
         raise _invalid(path, f"{name}.data_offsets", f"{offsets!r:.80} of {len(data)} bytes")
     if math.prod(shape) * ITEM_BYTES[dtype] != offsets[1] - offsets[0]:

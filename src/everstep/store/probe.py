@@ -87,17 +87,12 @@ class _Probe:
         """The checks up to the first that fails."""
         body = self._random_bytes(1000)
         before = self._clock()
-        for check in (
-            lambda: self._write(body),
-            lambda: self._condition(body),
-            lambda: self._read(body),
-            lambda: self._range(body),
-            lambda: self._list(before),
-        ):
-            done = check()
+        for check in (self._write, self._condition, self._read, self._range):
+            done = check(body)
             yield done
             if done.status is Status.FAILED:
                 return
+        yield self._list(before)
 
     def _create(self, name: str, body: bytes) -> None:
         with self._lock:
@@ -118,11 +113,11 @@ class _Probe:
             return Check(name="conditional create", status=Status.OK, found="a second create was refused")
         except EverstepError as error:
             return _failed("conditional create", error)
-        error = ConditionIgnored(
+        ignored = ConditionIgnored(
             "the store overwrote an object on create-if-absent: two writers would both believe they won",
             hint="use a store that honours If-None-Match (a gateway or an emulator may drop it)",
         )
-        return _failed("conditional create", error)
+        return _failed("conditional create", ignored)
 
     def _read(self, body: bytes) -> Check:
         try:

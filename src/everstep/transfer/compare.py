@@ -166,6 +166,12 @@ def _text(entry: Entry | None) -> str | None:
             return f"tied to {entry.of}{view}"
 
 
+def _marks(tensor: Tensor) -> str:
+    """A tensor with all that it is beside its numbers."""
+    marks = "".join(f", {name} {value}" for name, value in sorted(tensor.extra.items()))
+    return f"{tensor.framework} {_text(tensor)}{marks}"
+
+
 def _without_bytes(path: str, a: Entry | None, b: Entry | None) -> Difference | None:
     """The difference of two entries that are not both tensors."""
     if isinstance(a, Container) and isinstance(b, Container):
@@ -214,11 +220,12 @@ def _numbers_apart(a: Entry | None, b: Entry | None) -> float | None:
 
 
 def _measured(path: str, a: Tensor, b: Tensor, sums: _Sum) -> Difference:
+    marked = sums.bytes_changed == 0 and a.dtype == b.dtype  # the same numbers, in something else
     return Difference(
         path=path,
-        change=Change.CHANGED,
-        a=_text(a),
-        b=_text(b),
+        change=Change.KIND if marked else Change.CHANGED,
+        a=_marks(a) if marked else _text(a),
+        b=_marks(b) if marked else _text(b),
         relative=_relative(sums.squares_of_difference, sums.squares_a) if sums.numeric else None,
         max_abs=sums.max_abs if sums.numeric else None,
         nan_a=sums.nan_a if sums.numeric else None,

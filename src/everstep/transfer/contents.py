@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -113,7 +113,7 @@ class Contents:
 
     def read_into(self, parts: Sequence[Part]) -> None:
         """Fill each part's memory."""
-        wanted = tuple(
+        self.fetch(
             Wanted(
                 path=part.path,
                 dtype=self.tensor(part.path).dtype,
@@ -124,6 +124,10 @@ class Contents:
             for part in parts
             if len(part.into)
         )
+
+    def fetch(self, boxes: Iterable[Wanted]) -> None:
+        """Fill the targets of wanted boxes."""
+        wanted = tuple(boxes)
         download(
             self.repository.store,
             plan_load(wanted, self.indexes),
