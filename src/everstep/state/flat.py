@@ -80,13 +80,15 @@ class Wanted:
 class Coverage:
     """What a restore found: paths of leaves restored, and those skipped because the caller named them.
 
-    ``missing`` are leaves of the state that the checkpoint lacks, ``unexpected`` the other way round.
+    ``missing`` are leaves of the state that the checkpoint lacks, ``unexpected`` the other way round,
+    ``skipped`` those that both have.
     """
 
     restored: tuple[str, ...]
     missing: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
     cast: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

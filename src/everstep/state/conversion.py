@@ -1,0 +1,84 @@
+"""Training state to entries and bytes, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from everstep.errors import UsageError
+from everstep.format.entries import Entry
+from everstep.state.containers import put
+from everstep.state.flat import Flat, Restoration
+from everstep.state.flattening import Flattening
+from everstep.state.kinds import fresh, known
+from everstep.state.restoring import Restoring
+from everstep.state.saved import tree
+
+__all__ = ["assemble", "flatten", "match"]
+
+
+def flatten(state: Mapping[str, object], *, rank: int = 0) -> Flat:
+    """The state as entries in pre-order and the bytes that go with them; it refers to live memory.
+
+    Raises `UnsupportedLeaf` with path and type, `NotYetSupported` for tensors spread over ranks.
+    """
+    into = Flattening(known().live, rank=rank)
+    into.visit(_root(state), "")
+    return into.done()
+
+
+def match(
+    state: Mapping[str, object],
+    entries: Sequence[Entry],
+    *,
+    strict: bool = True,
+    skip: Sequence[str] = (),
+    rank: int = 0,
+) -> Restoration[None]:
+    """Where saved bytes go in a live state: in place, where that can be; ``finish`` puts the rest in.
+
+    ``skip`` are patterns of paths (``*`` matches ``/`` too) that are left as they are, with all below
+    them; they need ``strict=False``. Raises `RestoreMismatch` with everything that does not fit, and
+    changes nothing before the bytes are read.
+    """
+    if strict and skip:
+        raise UsageError(
+            "skip names what to leave out, and strict=True leaves nothing out", hint="pass strict=False"
+        )
+    if not strict and not skip:
+        raise UsageError(
+            "strict=False needs to be told what to leave out",
+            hint="name it: skip=['model/head.*']; a first restore with strict=True lists what differs",
+        )
+    kinds = known()
+    into = Restoring(kinds.live, kinds.builders, rank=rank, skip=skip, fresh=fresh)
+    root = _root(state)
+    later = into.restore(root, tree(entries))
+
+    def finish() -> None:
+        later()
+        if root is not state:
+            for key in root:
+                put(state, key, root[key], "")
+
+    return into.done(finish)
+
+
+def assemble(entries: Sequence[Entry]) -> Restoration[object]:
+    """The saved state anew, without a live one: ``finish`` gives the nesting that was saved.
+
+    Arrays are torch's or jax's where these are installed, else NumPy's. Objects come as their state dicts,
+    dataclasses as dicts, `PerRank` as a dict by rank, enums as `everstep.format.values.EnumValue`.
+    """
+    kinds = known()
+    into = Restoring(kinds.live, kinds.builders, rank=0, free=True, fresh=fresh)
+    return into.done(into.build(tree(entries)))
+
+
+def _root(state: Mapping[str, object]) -> Any:
+    if not isinstance(state, Mapping):
+        raise UsageError(
+            f"the state is a {type(state).__name__}; it must be a dict of names to parts",
+            hint="for instance {'model': model, 'optimizer': optimizer}",
+        )
+    return state if isinstance(state, dict) else dict(state)
