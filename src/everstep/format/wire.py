@@ -59,6 +59,7 @@ def to_bytes(struct: Wire) -> bytes:
     if not isinstance(struct, Index | Manifest):
         text = text[:-1] + _CHECK + digest_of(text).encode() + b'"}'
     _check_size(text, type(struct), what)
+    _check_form(text, what)
     _check(struct, what)
     return text
 
@@ -73,6 +74,7 @@ def from_bytes(text: bytes, kind: type[T], *, what: str = "") -> T:
     _check_size(text, kind, what)
     if not issubclass(kind, Index | Manifest):
         text = _without_check(text, what)
+    _check_form(text, what)
     struct = _parse(text, kind, what)
     if struct.format != FORMAT_MAJOR:
         raise _other_major(struct.format, what)
@@ -87,6 +89,9 @@ def _check_size(text: bytes, kind: type[object], what: str) -> None:
     limit = limits.get(kind, MAX_RECORD_BYTES)
     if len(text) > limit:
         raise Faults(what).fail("size", f"{len(text)} bytes, more than {limit}")
+
+
+def _check_form(text: bytes, what: str) -> None:
     if too_many_nodes(text, MAX_JSON_NODES):
         raise Faults(what).fail("size", f"more than {MAX_JSON_NODES} values")
     if nested_too_deep(text, MAX_JSON_DEPTH):
@@ -137,9 +142,13 @@ def _other_major(found: int, what: str) -> InvalidManifest | UnsupportedFormat:
 
 def _check_plain(text: bytes, what: str) -> None:
     """Text with fields of a newer minor version: still the one way to write what it says."""
-    plain: Any = msgspec.json.decode(text)
+    faults = Faults(what)
+    try:
+        plain: Any = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # in what the struct's reader passed over
+        raise faults.fail("text", str(error)) from error
     if _PLAIN.encode(plain) != text:
-        raise Faults(what).fail("text", "a key is there twice, or the text is not in its one form")
+        raise faults.fail("text", "a key is there twice, or the text is not in its one form")
 
 
 def _check(struct: Wire, what: str) -> None:

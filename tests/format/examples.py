@@ -1,0 +1,174 @@
+"""One of each object of the format, the same at every run."""
+
+from __future__ import annotations
+
+import math
+
+from everstep.format.box import Box
+from everstep.format.digests import digest_of
+from everstep.format.entries import Alias, Container, Layout, Tensor, Value
+from everstep.format.index import Chunk, Index, Meta, Shard
+from everstep.format.manifest import IndexRef, Manifest
+from everstep.format.packs import PAGE, pack_entry, write_header
+from everstep.format.records import (
+    AttemptRecord,
+    CommitRecord,
+    Parent,
+    PlanRecord,
+    RunRecord,
+    StoreRecord,
+    Summary,
+    TagRecord,
+)
+from everstep.format.values import encode
+
+SAVE = "s0000000000000300-a00000002-" + "ab" * 16
+BASE = "s0000000000000200-a00000001-" + "cd" * 16
+OWN_PACK = f"packs/3f/{SAVE}/0-0.safetensors"
+BASE_PACK = f"packs/a0/{BASE}/0-0.safetensors"
+
+
+def digest(text):
+    """Some digest."""
+    return digest_of(text.encode())
+
+
+ENTRIES = (
+    Container(path="", type="dict", keys=["model", "step", "history", "loader"]),
+    Container(
+        path="model", type="dict", keys=["weight", "tied", "view", "table", "empty"], name="torch.nn.Module"
+    ),
+    Tensor(path="model/weight", dtype="float32", shape=(4, 8), framework="torch"),
+    Alias(path="model/tied", of="model/weight"),
+    Alias(path="model/view", of="model/weight", shape=(8, 4), strides=(1, 8), offset=0),
+    Tensor(
+        path="model/table",
+        dtype="bfloat16",
+        shape=(6, 2),
+        framework="torch",
+        layout=Layout(mesh=(2,), names=("dp",), placements=("shard:0",)),
+        extra={"requires_grad": True},
+    ),
+    Tensor(path="model/empty", dtype="int64", shape=(0, 3), framework="numpy"),
+    Value(path="step", value=300),
+    Container(path="history", type="list", length=2),
+    Value(path="history/0", value=encode(math.nan)),
+    Value(path="history/1", value=encode({"lr": (0.1, 2**70), 3: b"x"})),
+    Container(path="loader", type="per_rank", keys=[0]),
+    Value(path="loader/0", value="odd/~\u00e9"),
+)
+
+META = Meta(
+    metrics={"loss": encode(0.25), "worst": encode(math.inf)},
+    config=encode({"lr": 0.1}),
+    architecture={"factory": "models:small", "parameters": 38},
+    not_finite=("history/0",),
+)
+
+INDEX = Index(
+    format=1,
+    run="gpt-small",
+    save=SAVE,
+    rank=0,
+    world=1,
+    plan=digest("plan"),
+    packs=(OWN_PACK, BASE_PACK),
+    entries=ENTRIES,
+    shards=(
+        Shard(
+            path="model/weight",
+            offsets=(0, 0),
+            sizes=(4, 8),
+            chunks=(Chunk(digest("a"), 0, 4096, 64), Chunk(digest("b"), 1, 8192, 64)),
+        ),
+        Shard(path="model/table", offsets=(0, 0), sizes=(3, 2), chunks=(Chunk(digest("c"), 0, 4160, 12),)),
+        Shard(path="model/table", offsets=(3, 0), sizes=(3, 2), chunks=(Chunk(digest("c"), 0, 4160, 12),)),
+        Shard(path="model/empty", offsets=(0, 0), sizes=(0, 3), chunks=()),
+    ),
+    meta=META,
+    bytes=152,
+    stored_bytes=4172,
+)
+
+MANIFEST = Manifest(
+    format=1,
+    run="gpt-small",
+    save=SAVE,
+    world=1,
+    created=1763720000.25,
+    indexes=(IndexRef(0, digest("index"), 4000),),
+    entries=ENTRIES,
+    packs=(OWN_PACK, BASE_PACK),
+    meta=META,
+    bytes=152,
+    stored_bytes=4172,
+    forked_from=Parent(run="gpt-tiny", save=BASE),
+)
+
+SUMMARY = Summary(created=1763720000.25, bytes=152, stored_bytes=4172, world=1, metrics={"loss": 0.25})
+
+OBJECTS = {
+    "store": StoreRecord(format=1, id="7" * 32, digest="blake3-256", created=1763710000.0, version="0.1.0"),
+    "run": RunRecord(format=1, run="gpt-small", created=1763710001.5, version="0.1.0", keep="last 3"),
+    "run-forked": RunRecord(
+        format=1,
+        run="gpt-small-2",
+        created=1763710001.5,
+        version="0.1.0",
+        parent=Parent(run="gpt-small", save=SAVE),
+    ),
+    "attempt": AttemptRecord(
+        format=1,
+        run="gpt-small",
+        attempt=2,
+        id="5" * 32,
+        created=1763710002.0,
+        owner="host-1:4711",
+        world=1,
+        resumed_from=BASE,
+    ),
+    "plan": PlanRecord(
+        format=1,
+        run="gpt-small",
+        save=SAVE,
+        world=1,
+        created=1763720000.25,
+        bases=(Parent(run="gpt-small", save=BASE),),
+    ),
+    "commit": CommitRecord(
+        format=1,
+        run="gpt-small",
+        save=SAVE,
+        state="committed",
+        write="9" * 32,
+        decided=1763720003.0,
+        manifest=digest("manifest"),
+        manifest_size=3500,
+        summary=SUMMARY,
+    ),
+    "aborted": CommitRecord(
+        format=1,
+        run="gpt-small",
+        save=SAVE,
+        state="aborted",
+        write="8" * 32,
+        decided=1763720003.0,
+        why="attempt 3 found it unfinished",
+    ),
+    "tag": TagRecord(format=1, tag="best", run="gpt-small", save=SAVE, created=1763720004.0),
+    "index": INDEX,
+    "manifest": MANIFEST,
+}
+
+PACK_ENTRIES = (
+    pack_entry("model/weight", "float32", (4, 8), Box.whole((4, 8)), start=0, end=64),
+    pack_entry("model/table", "bfloat16", (6, 2), Box((0, 0), (3, 2))),
+    pack_entry("step", "int64", (), Box.whole(())),
+)
+
+
+def pack_header():
+    """The header of a pack with the entries above."""
+    header = bytearray(PAGE)
+    write_header(PACK_ENTRIES, memoryview(header))
+    return bytes(header)
