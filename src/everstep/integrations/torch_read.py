@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
 import pickletools
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 from everstep.errors import EverstepError, InvalidManifest, UsageError
@@ -35,7 +35,7 @@ def read_torch(path: Path) -> dict[str, Any]:
     zipped = zipfile.is_zipfile(path)
     try:
         found = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
-    except pickle.UnpicklingError as error:
+    except UnpicklingError as error:
         raise _refused(path, error) from None
     except (RuntimeError, EOFError, ValueError, KeyError, IndexError, AttributeError, TypeError) as error:
         raise InvalidManifest(
@@ -48,7 +48,7 @@ def read_torch(path: Path) -> dict[str, Any]:
     return {"state": found}
 
 
-def _refused(path: Path, error: pickle.UnpicklingError) -> EverstepError:
+def _refused(path: Path, error: UnpicklingError) -> EverstepError:
     foreign = sorted(set(_globals(path)) - _known())
     if not foreign:
         first = str(error).splitlines()[0] if str(error) else "its pickle cannot be read"
