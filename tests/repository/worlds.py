@@ -70,25 +70,23 @@ def make_index(
     metrics: Mapping[str, float] | None = None,
 ) -> Index:
     """The index of byte leaves; chunks that are ``known`` are referred to, others go into one pack."""
-    known = known or {}
-    packs: list[str] = []
-    new = [body for body in leaves.values() if body and digest_of(body) not in known]
+    known = dict(known or {})
+    new = list(dict.fromkeys(body for body in leaves.values() if body and digest_of(body) not in known))
     own = write_pack(store, save, rank, new) if new and store is not None else save.pack_key(rank, 0)
     at = PAGE
+    for body in new:
+        known[digest_of(body)] = (own, at, len(body))
+        at += len(body)
+    packs: list[str] = []
     shards = []
     for path, body in leaves.items():
-        digest = digest_of(body)
-        if not body:
-            shards.append(Shard(path=path, offsets=(0,), sizes=(0,), chunks=()))
-            continue
-        if digest in known:
-            key, offset, _length = known[digest]
-        else:
-            key, offset, at = own, at, at + len(body)
-        if key not in packs:
-            packs.append(key)
-        chunk = Chunk(digest=digest, pack=packs.index(key), offset=offset, length=len(body))
-        shards.append(Shard(path=path, offsets=(0,), sizes=(len(body),), chunks=(chunk,)))
+        chunks: tuple[Chunk, ...] = ()
+        if body:
+            key, offset, length = known[digest_of(body)]
+            if key not in packs:
+                packs.append(key)
+            chunks = (Chunk(digest=digest_of(body), pack=packs.index(key), offset=offset, length=length),)
+        shards.append(Shard(path=path, offsets=(0,), sizes=(len(body),), chunks=chunks))
     entries = [Container(path="", type="dict", keys=list(leaves))]
     entries += [
         Tensor(path=path, dtype="uint8", shape=(len(body),), framework="numpy")
