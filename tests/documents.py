@@ -8,6 +8,7 @@ exist: a page that tests itself would not end.
 
 import doctest
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ __all__ = ["blocks_of"]
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = "the environment before this page"
 FOLDER = "the folder before this page"
+PROGRESS = re.compile(r"\w+: .+ of .+ \(\d+ %\)")
 
 
 def blocks_of(*patterns: str):
@@ -71,17 +73,18 @@ def _console(example) -> str | None:
     for shown in f"\n{example.parsed}".split("\n$ ")[1:]:
         command, _, answer = shown.partition("\n")
         done = _run(["bash", "-c", command])
-        want = answer.rstrip() + "\n" if answer.strip() else ""
-        got = (
-            "\n".join(line.rstrip() for line in done.stdout.rstrip().splitlines()) + "\n"
-            if done.stdout
-            else ""
-        )
-        if want and not checker.check_output(want, got, doctest.ELLIPSIS):
-            return f"$ {command}\nanswered\n{got}\nand the page says\n{want}"
-        if not want and (fault := _fault(done)):
+        if answer.strip():
+            # a terminal wipes progress away when it is done; elsewhere it stays, as lines
+            lines = [line for line in done.stdout.splitlines() if not PROGRESS.fullmatch(line)]
+            if not checker.check_output(_trimmed(answer), _trimmed("\n".join(lines)), doctest.ELLIPSIS):
+                return f"$ {command}\nanswered\n{done.stdout}\nand the page says\n{answer}"
+        elif fault := _fault(done):
             return fault
     return None
+
+
+def _trimmed(text: str) -> str:
+    return "".join(f"{line.rstrip()}\n" for line in text.strip().splitlines())
 
 
 def _targets(commands: list[str]) -> list[str]:

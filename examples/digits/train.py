@@ -6,7 +6,9 @@ everstep drill -- python examples/digits/train.py                    # stops it 
 
 import argparse
 import logging
+import random
 
+import numpy as np
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
@@ -77,6 +79,8 @@ def main():
     chosen = options.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
 
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 - what others draw from the global generator is part of the run too
     torch.manual_seed(0)
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)

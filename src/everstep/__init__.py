@@ -21,8 +21,8 @@ __all__ = [
     "Checkpoint",
     "Checkpointer",
     "EverstepError",
-    "PerRank",
     "Pending",
+    "PerRank",
     "load",
     "rebuild",
 ]

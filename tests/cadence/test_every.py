@@ -29,7 +29,8 @@ def test_what_users_write_is_understood(written, meant):
 
 
 @pytest.mark.parametrize(
-    "written", [0, -5, True, 2.5, "often", "", "-3s", "0s", "0", "10 m 5 s", timedelta(0), timedelta(seconds=-1), []]
+    "written",
+    [0, -5, True, 2.5, "often", "", "-3s", "0s", "0", "10 m 5 s", timedelta(0), timedelta(seconds=-1), []],
 )
 def test_nonsense_is_refused_with_the_right_form(written):
     """What says no positive number of steps or time is an error that shows how to write it."""

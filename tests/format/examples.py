@@ -24,8 +24,9 @@ from everstep.format.values import encode
 
 SAVE = "s0000000000000300-a00000002-" + "ab" * 16
 BASE = "s0000000000000200-a00000001-" + "cd" * 16
-OWN_PACK = f"packs/3f/{SAVE}/0-0.safetensors"
-BASE_PACK = f"packs/a0/{BASE}/0-0.safetensors"
+OWN_PACK, BASE_PACK = (
+    f"packs/{digest_of(f'{save}/0/0'.encode())[:2]}/{save}/0-0.safetensors" for save in (SAVE, BASE)
+)
 
 
 def digest(text):
@@ -98,7 +99,7 @@ MANIFEST = Manifest(
     created=1763720000.25,
     indexes=(IndexRef(0, digest("index"), 4000),),
     entries=ENTRIES,
-    packs=(OWN_PACK, BASE_PACK),
+    packs=tuple(sorted((OWN_PACK, BASE_PACK))),
     meta=META,
     bytes=152,
     stored_bytes=4172,

@@ -8,9 +8,10 @@ import pytest
 from everstep.errors import InvalidManifest, UnsupportedFormat
 from everstep.format.entries import Alias, Container, Layout, Tensor, Value
 from everstep.format.index import Chunk, Shard
-from everstep.format.limits import MAX_TENSOR_BYTES
+from everstep.format.limits import MAX_DEPTH, MAX_TENSOR_BYTES
 from everstep.format.manifest import IndexRef
 from everstep.format.records import Parent
+from everstep.format.values import decode, encode
 from everstep.format.wire import from_bytes, to_bytes
 from tests.format.examples import BASE_PACK, ENTRIES, INDEX, MANIFEST, OBJECTS, OWN_PACK, SUMMARY, digest
 from tests.format.test_wire import changed
@@ -92,7 +93,7 @@ BAD_ENTRIES = {
     "a view before its tensor": (alias(offset=-1), "entries[2].offset"),
     "a view past its tensor": (alias(offset=1), "entries[2].offset"),
     "a view by a large stride": (alias(strides=(2,)), "entries[2].offset"),
-    "a view by a negative stride": (alias(strides=(-1,)), "entries[2].offset"),
+    "a view by a negative stride": (alias(strides=(-1,), offset=5), "entries[2].strides"),
     "strides that do not fit": (alias(strides=()), "entries[2].strides"),
     "strides without a shape": (alias(shape=None), "entries[2].strides"),
     "a view that overflows": (alias(shape=(2**50,), strides=(0,)), "entries[2].shape"),
@@ -120,7 +121,7 @@ def test_entries_out_of_bounds_are_refused(name):
         tensor(shape=()),
         tensor(shape=(0, 5)),
         alias(strides=(0,), offset=5),
-        alias(shape=(3,), strides=(-2,), offset=5),
+        alias(shape=(3,), strides=(2,), offset=1),
         alias(shape=(0,), offset=6),
         alias(shape=(), strides=(), offset=5),
         alias(shape=None, strides=()),
@@ -221,7 +222,7 @@ BAD_MANIFESTS = {
     "an index without a digest": ({"indexes": (IndexRef(0, "", 1),)}, "indexes[0].digest"),
     "an index too large": ({"indexes": (IndexRef(0, digest("a"), 2**30),)}, "indexes[0].size"),
     "an empty index": ({"indexes": (IndexRef(0, digest("a"), 0),)}, "indexes[0].size"),
-    "packs out of order": ({"packs": (BASE_PACK, OWN_PACK)}, "packs"),
+    "packs out of order": ({"packs": tuple(sorted((BASE_PACK, OWN_PACK), reverse=True))}, "packs"),
     "a pack that climbs": ({"packs": ("../x",)}, "packs[0]"),
     "a negative size": ({"bytes": -1}, "bytes"),
     "a time before time": ({"created": -1.0}, "created"),
@@ -288,3 +289,25 @@ def test_digests_of_another_kind_are_refused_with_a_hint():
 def test_the_examples_are_in_bounds():
     """What the broken ones are made from is read."""
     assert from_bytes(changed(INDEX), type(INDEX)).entries == ENTRIES
+
+
+def test_more_entries_than_allowed_are_refused(monkeypatch):
+    """Their number is looked at before any of them."""
+    monkeypatch.setattr("everstep.format.check_entries.MAX_ENTRIES", len(ENTRIES) - 1)
+    for struct in (INDEX, MANIFEST):
+        with pytest.raises(InvalidManifest) as caught:
+            from_bytes(changed(struct), type(struct))
+        assert caught.value.fields["field"] == "entries"
+
+
+def test_the_deepest_value_goes_through():
+    """What may be nested in a value, and in the state, also fits the bound on JSON."""
+    value = {"deep": ()}
+    for _ in range(MAX_DEPTH - 1):
+        value = (value,) if isinstance(value, dict) else {"deep": value}
+    entries = (*nested(MAX_DEPTH)[:-1], Value(path="/".join("a" * MAX_DEPTH), value=encode(value)))
+    manifest = msgspec.structs.replace(MANIFEST, entries=entries)
+    found = from_bytes(to_bytes(manifest), type(manifest))
+    assert decode(found.entries[-1].value) == value
+    with pytest.raises(TypeError, match="deep"):
+        encode((((value,),),))

@@ -218,3 +218,15 @@ def test_foreign_files_among_the_records_are_passed_over():
         plant(repo.store, f"{prefix}DS_Store", b"junk")
     assert len(checkpoints(repo, "run")) == len(runs(repo)) == 1
     assert claim(repo, "run", owner="next").number == 2
+
+
+def test_runs_are_listed_without_their_saves():
+    """One list and one read for each run, however many saves lie beside them."""
+    store = Count(MemoryStore())
+    repo, attempt = started(store)
+    for step in range(100):
+        put(repo, attempt, step, {})
+    ensure_run(repo, "other")
+    store.clear()
+    assert len(runs(repo)) == 2
+    assert store.calls == {"list": 1, "get": 2}

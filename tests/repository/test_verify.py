@@ -70,7 +70,7 @@ def test_fault_23_a_missing_pack_lists_every_leaf():
     """Each leaf that needs it, of each rank."""
     repo, attempt = started(ranks=2)
     made = put(repo, attempt, 1, LEAVES)
-    repo.store.delete(read_manifest(repo, made).packs[1])
+    repo.store.delete(k.pack_key(made.save, 1, 0))
     found = verify(repo, made)
     assert [(one.what, one.path, one.rank) for one in found] == [
         ("missing", "again", 1),

@@ -24,11 +24,12 @@ from everstep.store.protocol import Store
 
 PLAN = digest_of(b"the plan of all ranks")
 Leaves = Mapping[str, bytes]
+_WORLDS = itertools.count(1)
 
 
 def world(store: Store | None = None) -> Repository:
-    """A repository whose clock stands and whose random bits count up."""
-    counter = itertools.count(1)
+    """A repository whose clock stands and whose random bits count up, other ones in each world."""
+    counter = itertools.count(next(_WORLDS) << 40)
     return open_repository(
         store or MemoryStore(),
         create=True,

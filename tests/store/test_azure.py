@@ -4,14 +4,12 @@ import secrets
 
 import pytest
 
-from everstep.config import settings
-from everstep.events import silent
-from everstep.store.cloud import open_cloud
+from tests.store.clouds import cloud_at
 from tests.store.contract import StoreContract
 
 
 @pytest.fixture(scope="module")
-def place(azurite):
+def container(azurite):
     return azurite.container()
 
 
@@ -19,9 +17,6 @@ class TestAzureStore(StoreContract):
     many = 1_100
 
     @pytest.fixture
-    def store(self, azurite, place):
-        return open_cloud(
-            f"az://{place}/team/{secrets.token_hex(4)}",
-            settings(environ={"AZURE_STORAGE_CONNECTION_STRING": azurite.connection_string}).stores,
-            silent,
-        )
+    def store(self, azurite, container):
+        url = f"az://{container}/team/{secrets.token_hex(4)}"
+        return cloud_at(url, AZURE_STORAGE_CONNECTION_STRING=azurite.connection_string)

@@ -1,6 +1,7 @@
 """Faults 5, 6, 21 and 27 on a local disk: no space, a failing sync, wrong places, links, things that are no files."""
 
 import errno
+import fcntl
 import gc
 import mmap
 import os
@@ -180,18 +181,69 @@ def test_link_that_says_exists_after_its_own_success(tmp_path: Path):
     assert leftovers(tmp_path) == []
 
 
-def test_direct_writes_are_given_up_where_they_are_refused(tmp_path: Path):
-    """Where the system refuses direct writes, at opening or at any block, the bytes are written all the same."""
-    body = mmap.mmap(-1, (17 << 20) + 5)
-    body[:] = os.urandom(len(body))
-    body = memoryview(body)  # aligned to a page, as direct writes want it
-    for verb, at in (("open", 3), ("pwrite", 1), ("pwrite", 2), ("pwrite", 3)):
-        calls = Failing(verb, errno.EINVAL, at=at)
-        root = tmp_path / f"{verb}{at}"
-        LocalStore(root).create("first", b"")
-        LocalStore(root, calls=calls).create("a", body)
-        assert calls.count >= at
-        assert LocalStore(root).get("a", len(body)) == body
+@pytest.mark.parametrize(("times", "ends"), [(1, True), (3, True), (10_000, False)])
+def test_a_folder_that_goes_away_under_a_create(tmp_path: Path, times: int, ends: bool):
+    """A delete beside us may remove the folder while it is empty: it is made again, but not for ever."""
+
+    class Contended(Failing):
+        left = times
+
+        def link(self, src, dst, *, src_dir_fd, dst_dir_fd):
+            if self.left:
+                self.left -= 1
+                (tmp_path / "a/b").rmdir()
+            os.link(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    store = LocalStore(tmp_path, calls=Contended("", 0))
+    if ends:
+        store.create("a/b/c", b"1")
+        assert store.get("a/b/c", 1) == b"1"
+    else:
+        with pytest.raises(StoreError, match="again and again"):
+            store.create("a/b/c", b"1")
+    assert leftovers(tmp_path) == []
+
+
+def test_an_unfinished_file_that_is_swept_away(tmp_path: Path):
+    """A writer that was stopped for days finds its unfinished file gone: an error, and nothing visible."""
+
+    class Stopped(Failing):
+        def link(self, src, dst, *, src_dir_fd, dst_dir_fd):
+            (tmp_path / RESERVED / src).unlink()
+            os.link(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    store = LocalStore(tmp_path, calls=Stopped("", 0))
+    with pytest.raises(StoreError, match="a/b"):
+        store.create("a/b", b"1")
+    assert list(store.list("")) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "O_DIRECT"), reason="no direct writes here")
+@pytest.mark.parametrize("allowed", [-1, 0, 1, 2, 3, 10_000])
+@pytest.mark.parametrize("offset", [0, 1])
+def test_direct_writes_are_given_up_where_they_are_refused(tmp_path: Path, allowed: int, offset: int):
+    """Where direct writes are refused, at opening, at any block or for this memory, the bytes are written all the same."""
+
+    class Picky(Failing):
+        direct = 0
+
+        def open(self, path, flags, mode=0o777, *, dir_fd=None):
+            if allowed < 0 and flags & os.O_DIRECT:
+                raise OSError(errno.EINVAL, "no direct files")
+            return os.open(path, flags, mode, dir_fd=dir_fd)
+
+        def pwrite(self, fd, data, offset, /):
+            if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT:
+                if self.direct >= allowed:
+                    raise OSError(errno.EINVAL, "not aligned")
+                self.direct += 1
+            return os.pwrite(fd, data, offset)
+
+    room = mmap.mmap(-1, (33 << 20) + 5 + offset)
+    room[:] = os.urandom(len(room))
+    body = memoryview(room)[offset:]  # aligned to a page, or not
+    LocalStore(tmp_path, calls=Picky("", 0)).create("a", body)
+    assert LocalStore(tmp_path).get("a", len(body)) == body
 
 
 # wrong places

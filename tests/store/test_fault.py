@@ -64,6 +64,15 @@ def test_lost_answers():
         list(store.list(""))
 
 
+@pytest.mark.parametrize(("kind", "error"), [(Kind.AFTER, StoreUnavailable), (Kind.CRASH_AFTER, Crashed)])
+def test_lost_answers_that_were_errors(kind: Kind, error: type):
+    """An answer that is lost is lost whatever it was: nobody hears that the key was taken or missing."""
+    for ask in (lambda store: store.create("old", b""), lambda store: store.get("none", 1)):
+        _, store = faulty(kind)
+        with pytest.raises(error):
+            ask(store)
+
+
 def test_repeated_requests():
     """A create that arrives twice is made, and its answer is the second one's: AlreadyExists."""
     memory, store = faulty(Kind.REPEATED)

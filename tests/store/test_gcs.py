@@ -4,14 +4,12 @@ import secrets
 
 import pytest
 
-from everstep.config import settings
-from everstep.events import silent
-from everstep.store.cloud import open_cloud
-from tests.store.contract import StoreContract
+from tests.store.clouds import cloud_at
+from tests.store.contract import CANARY, StoreContract
 
 
 @pytest.fixture(scope="module")
-def place(gcs_server):
+def bucket(gcs_server):
     return gcs_server.bucket()
 
 
@@ -19,9 +17,9 @@ class TestGcsStore(StoreContract):
     many = 1_100
 
     @pytest.fixture
-    def store(self, gcs_server, place):
-        return open_cloud(
-            f"gs://{place}/team/{secrets.token_hex(4)}",
-            settings(environ={"STORAGE_EMULATOR_HOST": gcs_server.endpoint}).stores,
-            silent,
+    def store(self, gcs_server, bucket):
+        return cloud_at(
+            f"gs://{bucket}/team/{secrets.token_hex(4)}",
+            STORAGE_EMULATOR_HOST=gcs_server.endpoint,
+            GOOGLE_OAUTH_ACCESS_TOKEN=CANARY,
         )

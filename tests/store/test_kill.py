@@ -14,7 +14,7 @@ from everstep.store.local import LocalStore
 CALLS = ("mkdir", "mkdirat", "pwrite64", "fsync", "linkat", "unlinkat")
 """What a create changes the disk with; between two of them the disk stays as it is."""
 
-SIZE = (9 << 20) + 77
+SIZE = (17 << 20) + 77
 
 CREATE = f"""
 import mmap, sys

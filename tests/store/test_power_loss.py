@@ -162,3 +162,29 @@ def test_already_exists_is_durable_too(tmp_path: Path):
         ("created", "commits/1", b"winner")
     ] * 2
     check(recorder)
+
+
+def test_already_exists_after_a_race_is_durable_too(tmp_path: Path):
+    """A create that loses to a writer that died before it synced the name syncs it, before it says AlreadyExists."""
+    recorder = Recorder(tmp_path / "store")
+    create, _ = user(recorder, LocalStore(recorder.root, calls=recorder))
+    create("commits/0")
+
+    class Died(BaseException):
+        """The other writer's process is gone."""
+
+    def die_linked(n: int) -> None:
+        if recorder.ops[-1][4:] == ("link",):
+            raise Died
+
+    def race(n: int) -> None:
+        recorder.before_sync = die_linked  # the loser is syncing its file: the other one comes first
+        recorder.told("asked", "commits/1", b"winner")
+        with pytest.raises(Died):
+            LocalStore(recorder.root, calls=recorder).create("commits/1", b"winner")
+        recorder.before_sync = lambda _n: None
+
+    recorder.before_sync = race
+    create("commits/1", b"loser")
+    assert recorder.ops[-1] == ("told", "created", "commits/1", b"winner")
+    check(recorder)

@@ -4,14 +4,12 @@ import secrets
 
 import pytest
 
-from everstep.config import settings
-from everstep.events import silent
-from everstep.store.cloud import open_cloud
+from tests.store.clouds import cloud_at
 from tests.store.contract import CANARY, StoreContract
 
 
 @pytest.fixture(scope="module")
-def place(moto_server):
+def bucket(moto_server):
     return moto_server.bucket()
 
 
@@ -19,15 +17,10 @@ class TestS3Store(StoreContract):
     many = 1_100
 
     @pytest.fixture
-    def store(self, moto_server, place):
-        return open_cloud(
-            f"s3://{place}/team/{secrets.token_hex(4)}",
-            settings(
-                environ={
-                    "AWS_ACCESS_KEY_ID": moto_server.access_key,
-                    "AWS_SECRET_ACCESS_KEY": CANARY,
-                    "AWS_ENDPOINT_URL": moto_server.endpoint,
-                }
-            ).stores,
-            silent,
+    def store(self, moto_server, bucket):
+        return cloud_at(
+            f"s3://{bucket}/team/{secrets.token_hex(4)}",
+            AWS_ACCESS_KEY_ID=moto_server.access_key,
+            AWS_SECRET_ACCESS_KEY=CANARY,
+            AWS_ENDPOINT_URL=moto_server.endpoint,
         )

@@ -22,6 +22,11 @@ class Background:
         """Whether a save is under way."""
         return self._pending is not None and not self._pending.done
 
+    @property
+    def last_step(self) -> int | None:
+        """The step of the last save that is under way or ended well."""
+        return self._pending.step if self._pending and self._pending.error is None else None
+
     def start(self, step: int, work: Callable[[], Checkpoint]) -> Pending:
         """Begin ``work``; the save before has ended."""
         pending = Pending(step)

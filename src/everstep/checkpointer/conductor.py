@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from everstep.cadence import parse_every
 from everstep.checkpointer.background import Background
@@ -25,19 +25,25 @@ from everstep.plan.save import plan_save
 from everstep.progress import ProgressFile
 from everstep.repository.catalogue import checkpoints, find, newest
 from everstep.repository.checkpoint import Checkpoint
-from everstep.state.architecture import Architecture
+from everstep.state.conversion import flatten, match
 from everstep.state.describe import encode_config, encode_metrics, hold
 from everstep.state.flat import Coverage
-from everstep.state.flatten import flatten
-from everstep.state.match import match
 from everstep.store.protocol import Store
 from everstep.transfer.memory import Arena
 from everstep.transfer.pacer import Pacer
 from everstep.transfer.stage import stage
 
+if TYPE_CHECKING:
+    from everstep.state.architecture import Architecture
+
 __all__ = ["Checkpointer"]
 
 State = MutableMapping[str, Any]
+
+_COMMIT_TIMEOUT_S = 600.0
+"""How long the indexes of all ranks are waited for."""
+_HEADERS_BYTES, _HEADER_BYTES = 2**22, 2**9
+"""Room for packs' headers: at least, and for each leaf."""
 
 
 class Checkpointer:
@@ -71,9 +77,7 @@ class Checkpointer:
         check_finite: bool = False,
         listener: Listener = log_event,
     ) -> None:
-        chosen = settings(
-            store=store if isinstance(store, str) else None, run=run, on_corrupt=on_corrupt
-        )
+        chosen = settings(store=store if isinstance(store, str) else None, run=run, on_corrupt=on_corrupt)
         if busy not in {"wait", "skip"}:
             raise UsageError(f"busy={busy!r} is neither 'wait' nor 'skip'", hint="'wait' never loses a save")
         where = store if store is not None else chosen.store
@@ -96,11 +100,12 @@ class Checkpointer:
         self._metrics: dict[str, object] = {}
         self._pace = Pace()
         self._saves = 0
+        self._last_step: int | None = None
         self._pacer: Pacer | None = None
         told = process_settings().progress
         self._progress = ProgressFile(told) if told else None
 
-    def __enter__(self) -> Checkpointer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -123,13 +128,15 @@ class Checkpointer:
         """Bring the state back from the newest checkpoint (or that of ``step``), in place.
 
         Returns the checkpoint's step, or None when the run has none yet: first run and resume are the
-        same code. Claims the attempt, which fences every older launch of the run. ``strict=False`` with
+        same code. Claims an attempt, which fences every older one of the run; after a save of this launch a
+        new one, so that what is saved from here on is newer than all before. ``strict=False`` with
         ``skip`` (patterns of paths) leaves the named leaves as they are. Raises `RestoreMismatch` before
         anything is changed, `IntegrityError` when nothing verifies; after an error while bytes are read,
         the state's content is undefined.
         """
-        self._launch.attempt()
         self._background.wait()
+        self._launch.attempt(afresh=self._last_step is not None)
+        self._last_step = None
 
         def read(checkpoint: Checkpoint) -> Restored[None]:
             return fetch(
@@ -169,17 +176,20 @@ class Checkpointer:
 
     def prepare(self, state: State) -> None:
         """Make staging memory for a state of this size ready, in the background."""
-        self._arena.prepare(sum(piece.nbytes for piece in flatten(state, rank=self._launch.rank).pieces))
+        pieces = flatten(state, rank=self._launch.rank).pieces
+        headers = _HEADERS_BYTES + _HEADER_BYTES * len(pieces)
+        self._arena.prepare(headers + sum(piece.nbytes for piece in pieces))
 
     def save(self, step: int, state: State, *, metrics: Mapping[str, object] | None = None) -> Pending:
         """Save the state as the checkpoint of ``step``; returns when it is staged and may change again.
 
         The rest goes on in the background: `Pending.wait` waits until it is durable. ``metrics`` are added
         to those logged. Raises the error of the save before, if nobody was told of it; `UnsupportedLeaf`
-        for what cannot be saved.
+        for what cannot be saved, `UsageError` for a step that is not above the last one saved.
         """
         self._launch.check_process()
         self._background.raise_error()
+        self._check_step(step)
         if self._background.busy:
             if self._busy == "skip":
                 self._listener(SaveSkipped(run=self._launch.run, step=step))
@@ -189,7 +199,7 @@ class Checkpointer:
         attempt = self._launch.attempt()
         self._listener(SaveStarted(run=attempt.run, step=step))
         flat = flatten(state, rank=self._launch.rank)
-        plan = plan_save(flat.pieces, rank=self._launch.rank, world=self._launch.world)
+        plan = plan_save(flat.pieces, rank=self._launch.rank, world=self._launch.world, entries=flat.entries)
         meta = Meta(
             metrics=encode_metrics({**self._metrics, **(metrics or {})}),
             config=self._config,
@@ -213,12 +223,23 @@ class Checkpointer:
             workers=self._settings.workers,
             listener=self._listener,
             check_finite=self._check_finite,
+            commit_timeout_s=_COMMIT_TIMEOUT_S,
         )
         self._saves += 1
+        self._last_step = step
         if self._progress:
             self._progress.begun(self._saves)
         self._pacer = work.pacer
         return self._background.start(step, lambda: self._finish(work, began))
+
+    def _check_step(self, step: int) -> None:
+        last = self._background.last_step
+        if last is not None and step <= last and self._last_step is not None:
+            raise UsageError(
+                f"step {step} is not above step {last}, which this launch saved",
+                hint="count steps upwards; to go back, restore(state, step=...) first, then save",
+                step=step,
+            )
 
     def _finish(self, work: Work, began: float) -> Checkpoint:
         try:
@@ -247,7 +268,9 @@ class Checkpointer:
         next step boundary saves, waits until it is durable, and exits the process with code 75. Errors
         of a save in the background are raised at the next boundary.
         """
-        return steps(self, state, until=until, cadence=self._cadence, pace=self._pace, progress=self._progress)
+        return steps(
+            self, state, until=until, cadence=self._cadence, pace=self._pace, progress=self._progress
+        )
 
     def log(self, **metrics: object) -> None:
         """Remember metrics (numbers, 0-d tensors, text) for the checkpoints to come; the newest value wins.

@@ -12,7 +12,8 @@ from everstep.events import Listener
 from everstep.format.ids import RunId, parse_run
 from everstep.repository.attempts import Attempt, claim
 from everstep.repository.catalogue import ensure_run
-from everstep.repository.opening import Repository, open_repository
+from everstep.repository.opening import open_repository
+from everstep.repository.repository import Repository
 from everstep.store.opening import open_store
 from everstep.store.protocol import Store
 
@@ -51,11 +52,14 @@ class Launch:
         self._lock = threading.Lock()
         self._process = os.getpid()
 
-    def attempt(self) -> Attempt:
-        """The attempt of this launch; claimed at the first call, which finishes or aborts older saves."""
+    def attempt(self, *, afresh: bool = False) -> Attempt:
+        """The attempt of this launch; claimed at the first call, which finishes or aborts older saves.
+
+        ``afresh`` claims a new one in any case.
+        """
         self.check_process()
         with self._lock:
-            if self._attempt is None:
+            if self._attempt is None or afresh:
                 self._attempt = claim(
                     self.repository,
                     self.run,
@@ -63,6 +67,7 @@ class Launch:
                     world=self.world,
                     number=self._number,
                 )
+                self._number = None  # a launcher's number serves once
             return self._attempt
 
     def check_process(self) -> None:

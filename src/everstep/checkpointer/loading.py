@@ -14,9 +14,9 @@ from everstep.events import Listener
 from everstep.format.ids import parse_run
 from everstep.repository.catalogue import checkpoints, find
 from everstep.repository.checkpoint import Checkpoint
-from everstep.repository.opening import Repository
+from everstep.repository.repository import Repository
 from everstep.state.architecture import rebuild_model
-from everstep.state.assemble import assemble
+from everstep.state.conversion import assemble
 from everstep.store.protocol import Store
 
 __all__ = ["load", "rebuild"]
@@ -46,14 +46,16 @@ def rebuild(
     *,
     step: int | None = None,
     factory: Callable[..., Any] | str | None = None,
+    at: str | None = None,
     on_corrupt: str = "previous",
     listener: Listener = log_event,
 ) -> Any:
     """The model of a checkpoint, built from its architecture record, with its weights.
 
     Calls the factory that the record names (or ``factory``) with the recorded arguments: that is code of
-    yours; nothing else is run. Raises `UsageError` when the checkpoint has no architecture record or the
-    built model has other parameters.
+    yours; nothing else is run. ``at`` is the path of the model's part in the state, needed where several
+    parts have its parameters' names. Raises `UsageError` when the checkpoint has no architecture record or
+    it cannot be built from it, `RestoreMismatch` when the built model has other parameters.
     """
     restored = _load(store, run, step=step, on_corrupt=on_corrupt, listener=listener)
     record = restored.manifest.meta.architecture
@@ -62,7 +64,7 @@ def rebuild(
             f"{restored.checkpoint} has no architecture record",
             hint="save with Checkpointer(..., architecture=es.Architecture.of(model, ...)), or load the state",
         )
-    return rebuild_model(record, state=restored.value, factory=factory)
+    return rebuild_model(record, state=restored.value, factory=factory, at=at)
 
 
 def _load(
@@ -77,7 +79,9 @@ def _load(
     chosen = settings(store=store if isinstance(store, str) else None, run=run)
     where = store if store is not None else chosen.store
     if where is None or chosen.run is None:
-        raise UsageError("no store or no run is given", hint="pass store and run=, or set EVERSTEP_STORE and _RUN")
+        raise UsageError(
+            "no store or no run is given", hint="pass store and run=, or set EVERSTEP_STORE and _RUN"
+        )
     repository = open_reading(where, listener)
 
     def read(checkpoint: Checkpoint) -> Restored[Any]:

@@ -27,7 +27,9 @@ class Pending:
             self.ended.set()
 
     def __repr__(self) -> str:
-        state = "skipped" if self.skipped else "failed" if self._error else "done" if self.done else "under way"
+        state = (
+            "skipped" if self.skipped else "failed" if self._error else "done" if self.done else "under way"
+        )
         return f"<Pending save of step {self.step}: {state}>"
 
     @property

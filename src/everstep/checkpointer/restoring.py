@@ -13,8 +13,8 @@ from everstep.format.index import Index
 from everstep.format.manifest import Manifest
 from everstep.plan.load import plan_load
 from everstep.repository.checkpoint import Checkpoint
-from everstep.repository.opening import Repository
 from everstep.repository.reading import read_index, read_manifest
+from everstep.repository.repository import Repository
 from everstep.state.flat import Coverage, Restoration
 from everstep.transfer.download import download
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from everstep.events import Listener
 from everstep.format.digests import Digest
 from everstep.format.entries import Entry
@@ -12,8 +14,9 @@ from everstep.format.index import Index, Meta
 from everstep.format.limits import FORMAT_MAJOR
 from everstep.repository.attempts import Attempt
 from everstep.repository.checkpoint import Checkpoint
-from everstep.repository.opening import Repository
+from everstep.repository.repository import Repository
 from everstep.repository.saves import begin, commit, write_index
+from everstep.transfer.finite import not_finite
 from everstep.transfer.pacer import Pacer
 from everstep.transfer.stage import Staged
 from everstep.transfer.upload import upload
@@ -49,6 +52,7 @@ class Work:
     workers: int
     listener: Listener
     check_finite: bool
+    commit_timeout_s: float
 
 
 def known_chunks(indexes: Sequence[Index]) -> Known:
@@ -62,9 +66,22 @@ def known_chunks(indexes: Sequence[Index]) -> Known:
 
 
 def run(work: Work) -> Base:
-    """Plan, packs, index, commit: in the protocol's order. Returns the checkpoint as the next save's base."""
+    """Plan, packs, index, commit: in the protocol's order. Returns the checkpoint as the next save's base.
+
+    Lets the staging memory go, whatever happens.
+    """
+    try:
+        return _run(work)
+    finally:
+        work.staged.release()
+
+
+def _run(work: Work) -> Base:
     bases = (work.base.checkpoint,) if work.base else ()
     save = begin(work.repository, work.attempt, work.step, bases=bases)
+    meta = work.meta
+    if work.check_finite:
+        meta = msgspec.structs.replace(meta, not_finite=not_finite(work.staged))
     pinned = work.base is not None and bool(save.bases)
     uploaded = upload(
         work.staged,
@@ -85,10 +102,10 @@ def run(work: Work) -> Base:
         packs=uploaded.packs,
         entries=work.entries,
         shards=uploaded.shards,
-        meta=work.meta,
+        meta=meta,
         bytes=work.staged.nbytes,
         stored_bytes=uploaded.stored_bytes,
     )
     write_index(work.repository, save, index)
-    checkpoint = commit(work.repository, save)
+    checkpoint = commit(work.repository, save, timeout_s=work.commit_timeout_s)
     return Base(checkpoint=checkpoint, known=known_chunks([index]))

@@ -7,6 +7,7 @@ import signal
 import threading
 import weakref
 from types import FrameType
+from typing import Self
 
 __all__ = ["StopSignals"]
 
@@ -27,7 +28,7 @@ class StopSignals:
         self.received: signal.Signals | None = None
         self._former: dict[signal.Signals, object] = {}
 
-    def __enter__(self) -> StopSignals:
+    def __enter__(self) -> Self:
         """Take the signals over."""
         if threading.current_thread() is threading.main_thread():
             self._former = {number: signal.signal(number, self._take) for number in _WATCHED}

@@ -107,9 +107,9 @@ def _no_store() -> Check:
 def _examined(url: str, size: int) -> list[Check]:
     checks: list[Check] = []
     try:
+        store = _opened(url)
         folder = _folder(url)
         checks.extend(_disk(folder) if folder is not None else _credentials(url))
-        store = _opened(url)
     except UsageError:
         raise
     except EverstepError as error:

@@ -22,8 +22,12 @@ _SHOWN = 10
 
 @click.command("drill", context_settings={"ignore_unknown_options": True})
 @click.argument("script", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--store", metavar="URL", help="Where the drill's own stores are made. Default: a temporary folder.")
-@click.option("--kills", type=click.IntRange(1, 1000), default=4, show_default=True, help="Stops of each kind.")
+@click.option(
+    "--store", metavar="URL", help="Where the drill's own stores are made. Default: a temporary folder."
+)
+@click.option(
+    "--kills", type=click.IntRange(1, 1000), default=4, show_default=True, help="Stops of each kind."
+)
 @click.option("--seed", type=int, help="Chooses when to stop; printed, so that a drill can be repeated.")
 @click.option("--keep", is_flag=True, help="Leave the drill's stores and logs in place.")
 @json_option
@@ -83,7 +87,7 @@ def _show(report: Report, seed: int, *, as_json: bool) -> None:
     output.line(
         f"equal to the bit: {leaves} leaves and all metrics at step {step}, however it was stopped"
         if report.equal
-        else "NOT EQUAL: the run depends on when it was stopped; what differs is not in the saved state"
+        else "NOT EQUAL: the end depends on when it was stopped. Save what is missing; seed what is random at the start"
     )
 
 

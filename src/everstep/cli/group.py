@@ -20,7 +20,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "export": ("export", "Write a checkpoint's tensors to safetensors or torch files."),
     "import": ("import_", "Make a checkpoint from safetensors, torch or Hugging Face files."),
     "doctor": ("doctor", "Check a store: access, clock, guarantees, bandwidth."),
-    "drill": ("drill", "Stop and kill a training again and again, and prove that nothing is lost."),
+    "drill": ("drill", "Prove that a training script survives being stopped."),
 }
 """Each verb's module in this package and the first line of its help; a test holds the two together."""
 

@@ -158,7 +158,7 @@ def _finding(run: str, step: int | None, error: EverstepError) -> _Finding:
         leaf="",
         what="record" if step is None else "manifest",
         rank=None,
-        key=str(error.fields.get("key", "")),
+        key=str(error.fields.get("key", error.fields.get("what", ""))),
         offset=None,
         error=error.message,
     )

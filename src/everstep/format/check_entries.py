@@ -37,8 +37,6 @@ def check_entries(entries: Sequence[Entry], faults: Faults) -> dict[str, Entry]:
         if entry.path:
             _check_path(entry.path, n, faults)
             _check_parent(entry.path, by_path, children, n, faults)
-        elif n:
-            raise faults.fail(f"entries[{n}].path", "the root comes first, once")
         if entry.path in by_path:
             raise faults.fail(f"entries[{n}].path", f"{entry.path!r:.200} is there twice")
         by_path[entry.path] = entry
@@ -134,13 +132,13 @@ def _check_alias(entry: Alias, of: Entry | None, n: int, faults: Faults) -> None
         raise faults.fail(f"entries[{n}].strides", f"{len(entry.strides)} for {len(entry.shape)} dimensions")
     elements = math.prod(of.shape)
     faults.count(f"entries[{n}].offset", entry.offset, elements)
+    if min(entry.strides, default=0) < 0:
+        raise faults.fail(f"entries[{n}].strides", f"{entry.strides} run backwards")
     if 0 in entry.shape:
         return
-    reach = [(dim - 1) * stride for dim, stride in zip(entry.shape, entry.strides, strict=True)]
-    first = entry.offset + sum(step for step in reach if step < 0)
-    last = entry.offset + sum(step for step in reach if step > 0)
-    if first < 0 or last >= elements:
+    steps = [(dim - 1) * stride for dim, stride in zip(entry.shape, entry.strides, strict=True)]
+    last = entry.offset + sum(steps)
+    if last >= elements:
         raise faults.fail(
-            f"entries[{n}].offset",
-            f"the view takes elements {first} to {last} of the {elements} of {entry.of!r:.200}",
+            f"entries[{n}].offset", f"the view reaches element {last} of the {elements} of {entry.of!r:.200}"
         )

@@ -26,9 +26,9 @@ from everstep.repository.attempts import claim
 from everstep.repository.catalogue import checkpoints, ensure_run
 from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.repository import Repository
+from everstep.state.conversion import flatten
 from everstep.state.describe import encode_config
 from everstep.state.flat import Flat, Piece
-from everstep.state.flatten import flatten
 from everstep.transfer.memory import Arena
 from everstep.transfer.pacer import Pacer
 from everstep.transfer.stage import stage
@@ -36,6 +36,7 @@ from everstep.transfer.stage import stage
 __all__ = ["Foreign", "read_foreign", "save_foreign"]
 
 _WORKERS = 4
+_COMMIT_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +108,7 @@ def save_foreign(
                 pacer=Pacer(),
                 workers=_WORKERS,
                 check_finite=False,
+                commit_timeout_s=_COMMIT_TIMEOUT_S,
                 listener=listener,
             )
         )

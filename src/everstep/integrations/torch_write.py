@@ -18,7 +18,7 @@ from everstep.format.paths import components, join, parent
 from everstep.integrations.chosen import prefix_of
 from everstep.integrations.exported import Exported
 from everstep.integrations.files import Temporaries
-from everstep.state.assemble import assemble
+from everstep.state.conversion import assemble
 from everstep.transfer.contents import Contents
 from everstep.transfer.select import selects
 
@@ -149,13 +149,21 @@ def _leaf(value: Any) -> Any:
 
     if type(value) in _PLAIN or isinstance(value, torch.Tensor | torch.Size | torch.dtype | torch.device):
         return value
+    if isinstance(value, Mapping):
+        pairs = [(_leaf(key), _leaf(item)) for key, item in value.items()]
+        return _whole(dict(pairs), [part for pair in pairs for part in pair])
     if isinstance(value, tuple | list | set | frozenset):
         items = [_leaf(item) for item in value]
         kind = next(kind for kind in (tuple, list, set, frozenset) if isinstance(value, kind))
-        return _LEFT_OUT if _LEFT_OUT in items else (set if kind is frozenset else kind)(items)
+        return _whole((set if kind is frozenset else kind)(items), items)
     if isinstance(value, np.ndarray | np.generic):
         try:
             return torch.from_numpy(np.ascontiguousarray(value)).reshape(value.shape)
         except TypeError:
             return _LEFT_OUT
     return _LEFT_OUT
+
+
+def _whole(made: Any, parts: Sequence[Any]) -> Any:
+    """What was made, unless one of its parts had to be left out."""
+    return _LEFT_OUT if any(part is _LEFT_OUT for part in parts) else made

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
-from everstep.errors import IntegrityError
+from everstep.errors import IntegrityError, ObjectNotFound
 from everstep.events import Listener, Transferred, silent
 from everstep.format.entries import Tensor
 from everstep.format.index import Index
 from everstep.format.limits import MAX_CHUNK_BYTES
 from everstep.format.manifest import IndexRef, Manifest
+from everstep.format.records import RunRecord
 from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.damage import Damage
 from everstep.repository.headers import check_header
-from everstep.repository.keys import index_key, manifest_key
+from everstep.repository.fence import read_attempt
+from everstep.repository.keys import attempt_key, index_key, manifest_key, plan_key, run_key
+from everstep.repository.objects import read_record
 from everstep.repository.parallel import gather
+from everstep.repository.plans import read_plan
 from everstep.repository.reading import read_index, read_manifest
 from everstep.repository.repository import Repository
 from everstep.repository.spans import Span, check_span, places, spans
@@ -41,11 +45,28 @@ def verify(
         key = manifest_key(checkpoint.run, checkpoint.save, checkpoint.manifest)
         return [_object("manifest", key, checkpoint.manifest_size, error.message)]
     found = gather(lambda ref: _index(repo, checkpoint, ref), manifest.indexes)
-    damages = [one for one in found if isinstance(one, Damage)]
+    damages = [*_records(repo, checkpoint), *(one for one in found if isinstance(one, Damage))]
     indexes = [one for one in found if isinstance(one, Index)]
     damages += _incomplete(manifest, indexes)
     damages += _packs(repo, indexes, workers, listener, str(checkpoint))
     return sorted(damages, key=lambda one: (one.key, one.offset, one.path, one.rank))
+
+
+def _records(repo: Repository, checkpoint: Checkpoint) -> Iterator[Damage]:
+    """The small records around the save that do not hold; a restore needs none of them, so one may be absent."""
+    run, save = checkpoint.run, checkpoint.save
+    reads: tuple[tuple[str, Callable[[], object]], ...] = (
+        (run_key(run), lambda: read_record(repo.store, run_key(run), RunRecord)),
+        (attempt_key(run, save.attempt), lambda: read_attempt(repo, run, save.attempt)),
+        (plan_key(run, save), lambda: read_plan(repo, run, save)),
+    )
+    for key, read in reads:
+        try:
+            read()
+        except IntegrityError as error:
+            yield _object("record", key, 0, error.message)
+        except ObjectNotFound:
+            continue
 
 
 def _index(repo: Repository, checkpoint: Checkpoint, ref: IndexRef) -> Index | Damage:

@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
+from everstep.config import child_environment
 from everstep.progress import read_progress
 
 __all__ = ["Child", "Progress", "anchored"]
@@ -57,14 +59,14 @@ class Child:
             self._process = subprocess.Popen(  # noqa: S603 - running the user's command is the purpose
                 list(command),
                 cwd=self._folder.name,
-                env={**os.environ, **environment, "EVERSTEP_PROGRESS": str(self._progress)},
+                env=child_environment({**environment, "EVERSTEP_PROGRESS": str(self._progress)}),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
 
-    def __enter__(self) -> Child:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

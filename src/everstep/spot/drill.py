@@ -67,7 +67,9 @@ class Outcome:
     @property
     def to_resume_s(self) -> float | None:
         """Median seconds from the start of a process to its first new step, of the attempts that resumed."""
-        times = [attempt.to_first_step_s for attempt in self.attempts[1:] if attempt.to_first_step_s is not None]
+        times = [
+            attempt.to_first_step_s for attempt in self.attempts[1:] if attempt.to_first_step_s is not None
+        ]
         return statistics.median(times) if times else None
 
 
@@ -130,7 +132,9 @@ def run_scenario(
             )
 
 
-def _watch(child: Child, *, scenario: Scenario, stop: _StopAt | None, dice: random.Random, log: Path) -> Attempt:
+def _watch(
+    child: Child, *, scenario: Scenario, stop: _StopAt | None, dice: random.Random, log: Path
+) -> Attempt:
     first_s: float | None = None
     mid_save = False
     moved_at, seen = time.monotonic(), -1

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from everstep.errors import NotFound
+from everstep.format.ids import RunId
 from everstep.repository.catalogue import checkpoints, newest
 from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.opening import open_repository
 from everstep.repository.repository import Repository
-from everstep.format.ids import RunId
 from everstep.spot.drill import DrillFailed, Outcome, Scenario, run_scenario
 from everstep.store.opening import open_store
 from everstep.store.protocol import Store
@@ -113,16 +114,16 @@ def _repository(store: Store) -> Repository:
         ) from error
 
 
-def _judge(
-    repository: Repository, outcome: Outcome, reference: Contents | None
-) -> tuple[Verdict, Contents]:
+def _judge(repository: Repository, outcome: Outcome, reference: Contents | None) -> tuple[Verdict, Contents]:
     final = newest(repository, RUN)
     if final is None:
         raise DrillFailed(
             "the script committed no checkpoint", hint="save at the end, as `for step in ckpt.loop(...)` does"
         )
     if outcome.attempts[-1].reached == 0:
-        raise DrillFailed("the script did no step", hint="train inside `for step in ckpt.loop(state, until=N)`")
+        raise DrillFailed(
+            "the script did no step", hint="train inside `for step in ckpt.loop(state, until=N)`"
+        )
     contents = Contents(repository, final)
     against = reference or contents
     comparison = compare(against, contents)
@@ -147,9 +148,11 @@ def _metrics_differ(a: Checkpoint, b: Checkpoint) -> tuple[str, ...]:
 
 
 def forget(asked: Drill) -> None:
-    """Delete what the drill put into the store."""
+    """Delete what the drill put into the store: on a disk the folder it made, elsewhere each object."""
+    if "://" not in asked.store or asked.store.startswith("file://"):
+        shutil.rmtree(asked.store.removeprefix("file://"), ignore_errors=True)
+        return
     for scenario in Scenario:
         store = open_store(_place(asked, scenario))
         for key in [listed.key for listed in store.list("")]:
             store.delete(key)
-

@@ -262,9 +262,9 @@ class NamedTupleKind:
         live = like()
         found = {str(key): into.build(child, _field(live, key)) for key, child in saved.pairs()}
         if self.claims(live) and set(live._fields) == set(found):
-            kind: type[Any] = type(live)
+            kind: Any = type(live)
         elif into.free:
-            kind = namedtuple(_last(entry.name), list(found), rename=True)  # type: ignore[misc]  # noqa: PYI024 - the fields are known only now
+            kind = namedtuple(_last(entry.name), list(found), rename=True)  # type: ignore[misc,no-redef]  # noqa: PYI024 - the fields are known only now
         else:
             return into.problem(
                 saved.path, f"is a {entry.name}, and the state has none there to take the class from"

@@ -10,6 +10,7 @@ from typing import Protocol
 from everstep.format.entries import Tensor
 from everstep.state.containers import DataclassKind, DictKind, ListKind, NamedTupleKind
 from everstep.state.flattening import Writer
+from everstep.state.generators import GeneratorKind
 from everstep.state.memory import Fresh
 from everstep.state.numpy_arrays import NumpyFresh, RawFresh
 from everstep.state.numpys import NumpyArrayKind, NumpyScalarKind
@@ -17,6 +18,8 @@ from everstep.state.objects import ObjectKind
 from everstep.state.per_rank import PerRankKind
 from everstep.state.plain_values import PlainKind
 from everstep.state.restoring import Builder, Reader
+from everstep.state.rng import RNGKind
+from everstep.state.torch_values import TorchValueKind
 
 __all__ = ["Kind", "Kinds", "fresh", "known"]
 
@@ -33,21 +36,23 @@ class Kinds:
     builders: tuple[Builder, ...]
 
 
-def known(*, torch: bool | None = None) -> Kinds:
+def known() -> Kinds:
     """All kinds; those of torch and jax where the program has imported them already."""
-    plain, scalar = PlainKind(), NumpyScalarKind()
+    plain, scalar, torch_value = PlainKind(), NumpyScalarKind(), TorchValueKind()
     nests = (NamedTupleKind(), DictKind(), ListKind(), DataclassKind())
-    live: list[Kind] = [PerRankKind()]
-    builders: list[Builder] = [plain, scalar, *nests]
-    if "torch" in sys.modules if torch is None else torch:
+    live: list[Kind] = [scalar, plain, PerRankKind(), RNGKind(), torch_value]
+    if "torch" in sys.modules:
         from everstep.state.modules import ModuleKind  # noqa: PLC0415 - torch is imported only where it is used
         from everstep.state.optimizers import OptimizerKind  # noqa: PLC0415 - as above
         from everstep.state.tensors import TensorKind  # noqa: PLC0415 - as above
 
         live += [TensorKind(), ModuleKind(), OptimizerKind()]
-    return Kinds(
-        live=(scalar, plain, *live, NumpyArrayKind(), ObjectKind(), *nests), builders=tuple(builders)
-    )
+    if "jax" in sys.modules:
+        from everstep.state.jax_arrays import JaxKind  # noqa: PLC0415 - jax is imported only where it is used
+
+        live.append(JaxKind())
+    live += [NumpyArrayKind(), GeneratorKind(), ObjectKind(), *nests]
+    return Kinds(live=tuple(live), builders=(plain, scalar, torch_value, *nests))
 
 
 def fresh(entry: Tensor, framework: str) -> Fresh:
@@ -58,4 +63,8 @@ def fresh(entry: Tensor, framework: str) -> Fresh:
         from everstep.state.torch_arrays import TorchFresh  # noqa: PLC0415 - torch is imported only where it is used
 
         return TorchFresh(entry)
+    if framework == "jax" and importlib.util.find_spec("jax") is not None:
+        from everstep.state.jax_arrays import JaxFresh  # noqa: PLC0415 - jax is imported only where it is used
+
+        return JaxFresh(entry)
     return NumpyFresh(entry)

@@ -40,7 +40,7 @@ class NumpyArrayKind:
             return into.problem(saved.path, "is an array in the state and none in the checkpoint")
         held = NumpyHeld(np.asarray(live))
         extent = held.extent
-        repeats = extent is not None and extent.size > extent.elements
+        repeats = extent is not None and extent.repeats
         if live.flags.writeable and not repeats:
             into.fill(held, saved)
             return lambda: live

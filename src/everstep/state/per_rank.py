@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from everstep.state.flattening import Flattening
 from everstep.state.memory import Later
 from everstep.state.restoring import Restoring

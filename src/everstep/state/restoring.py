@@ -142,6 +142,13 @@ class Restoring:
         self._problems.append((path, what))
         return lambda: None
 
+    def absent(self, path: str) -> None:
+        """Note a part of the state that the checkpoint lacks."""
+        if self.skips(path):
+            self._missing.append(path)
+        else:
+            self.problem(path, "is in the state and not in the checkpoint")
+
     def left_out(self, path: str) -> None:
         """Note a part that both have and the caller named to skip."""
         self._skipped.append(path)
@@ -164,10 +171,10 @@ class Restoring:
         for text, value in live.items():
             path = f"{saved.path}/{text}" if saved.path else text
             child = saved.children.get(text)
-            if self.skips(path):
-                (self._missing if child is None else self._skipped).append(path)
-            elif child is None:
-                self.problem(path, "is in the state and not in the checkpoint")
+            if child is None:
+                self.absent(path)
+            elif self.skips(path):
+                self.left_out(path)
             else:
                 found[text] = how(text, value, child) if how else self.restore(value, child)
         for text, child in saved.children.items():
@@ -299,7 +306,7 @@ class Restoring:
         extent = held.extent
         if span is not None:
             self._want(place.base, held.part(span))
-        elif extent is not None and extent.size > extent.elements:
+        elif extent is not None and extent.repeats:
             self.problem(
                 fill.saved.path, "repeats its elements in memory (it was expanded) and cannot be filled"
             )

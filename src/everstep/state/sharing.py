@@ -48,6 +48,16 @@ class Extent:
         return size
 
     @property
+    def repeats(self) -> bool:
+        """Whether it may show one element of memory more than once, as an expanded array does."""
+        reach = 0
+        for stride, n in sorted((s, n) for n, s in zip(self.shape, self.strides, strict=True) if n != 1):
+            if stride <= reach:
+                return 0 not in self.shape
+            reach += (n - 1) * stride
+        return False
+
+    @property
     def dense(self) -> bool:
         """Whether it is row-major without gaps."""
         return self.strides_that_matter() == _matter(self.shape, row_major(self.shape))
@@ -169,7 +179,7 @@ def _apart(cluster: list[_Member]) -> Iterable[tuple[int, Own | Tie]]:
 
 def _alone(extent: Extent) -> Own:
     """An array that repeats its own elements (stride 0) is kept as the memory behind it."""
-    if extent.size <= extent.elements:
+    if not extent.repeats:
         return Own()
     span = Span(address=extent.address, elements=extent.elements)
     return Own(span=span, view=_view(extent, extent.address))

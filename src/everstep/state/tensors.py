@@ -63,7 +63,7 @@ def plain(value: torch.Tensor, path: str) -> torch.Tensor:
                     path=path,
                 )
             return value.to_local().detach()
-    return value.detach()
+    return value if torch.nn.parameter.is_lazy(value) else value.detach()
 
 
 def unfit(tensor: torch.Tensor) -> tuple[str, str] | None:

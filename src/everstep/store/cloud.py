@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import obstore
 from obstore.store import AzureStore, GCSStore, S3Store
@@ -25,8 +25,11 @@ from everstep.store.target import Target
 
 __all__ = ["CloudStore", "open_cloud"]
 
+_Answer = TypeVar("_Answer")
 _Client = AzureStore | GCSStore | S3Store
 _PAGE = 1000
+_PIECE = 256 * 2**10
+"""Bytes of a range copied at a time: larger costs memory, smaller costs calls."""
 _QUIET_S = 60
 """How long a connection may say nothing while it is read, and the least an upload may take."""
 _DAY_S = 86_400
@@ -67,7 +70,7 @@ class CloudStore:
         self._guarded = target.fixed and (target.endpoint.loopback or not proxied)
         self._clients: dict[tuple[int, int], _Client] = {}
         self._lock = threading.Lock()
-        self._client(_DAY_S, _QUIET_S)  # wrong settings show here, not at the first request
+        _ = self._reader  # wrong settings show here, not at the first request
 
     def __repr__(self) -> str:
         return f"CloudStore({self.url!r})"
@@ -85,40 +88,23 @@ class CloudStore:
         patience_s = _QUIET_S
         while patience_s < _QUIET_S + view.nbytes / self._slowest:
             patience_s *= 2
-        with self._asking("create", key):
-            client = self._client(patience_s, patience_s)
-            obstore.put(client, key, view, mode="create", use_multipart=False)
+        client = self._client(patience_s, patience_s)
+        self._ask("create", key, lambda: obstore.put(client, key, view, mode="create", use_multipart=False))
 
     def get(self, key: str, limit: int) -> bytes:
         """One GET; the size is looked at before the body is read."""
         check_key(key)
-        with self._asking("get", key):
-            answer = obstore.get(self._client(_DAY_S, _QUIET_S), key)
-            size = answer.meta["size"]
-            if size > limit:
-                raise InvalidManifest(
-                    f"{key!r} in {self.url} has {size} bytes, the most is {limit}",
-                    hint="this is not what everstep writes there",
-                    key=key,
-                    size=size,
-                    limit=limit,
-                )
-            body = answer.bytes().to_bytes()
-        if len(body) != size:
-            raise _short(key, self.url, size, len(body))
-        return body
+        return self._ask("get", key, lambda: self._get(key, limit))
 
     def get_range(self, key: str, start: int, into: memoryview) -> None:
-        """One ranged GET, copied once."""
+        """One ranged GET, copied once as it comes."""
         check_key(key)
         if into.nbytes == 0:
             self._check_end(key, start)
             return
-        with self._asking("get_range", key):
-            found = obstore.get_range(self._client(_DAY_S, _QUIET_S), key, start=start, length=into.nbytes)
-        if len(found) != into.nbytes:
-            raise _short(key, self.url, into.nbytes, len(found))
-        into[:] = memoryview(found)
+        found = self._ask("get_range", key, lambda: self._fill(key, start, into))
+        if found != into.nbytes:
+            raise _short(key, self.url, into.nbytes, found)
 
     def list(self, prefix: str, after: str = "") -> Iterator[Listed]:
         """Pages of 1,000, asked for as they are needed, from the place where ``prefix`` and ``after`` begin."""
@@ -144,48 +130,70 @@ class CloudStore:
     def delete(self, key: str) -> None:
         """One request; an absent key is as it should be."""
         check_key(key)
-        with self._asking("delete", key, absent_is_fine=True):
-            obstore.delete(self._client(_DAY_S, _QUIET_S), key)
+        with suppress(ObjectNotFound):
+            self._ask("delete", key, lambda: obstore.delete(self._reader, key))
+
+    def _get(self, key: str, limit: int) -> bytes:
+        answer = obstore.get(self._reader, key)
+        size = answer.meta["size"]
+        if size > limit:
+            raise InvalidManifest(
+                f"{key!r} in {self.url} has {size} bytes, the most is {limit}",
+                hint="this is not what everstep writes there",
+                key=key,
+                size=size,
+                limit=limit,
+            )
+        body = answer.bytes().to_bytes()
+        if len(body) != size:
+            raise _short(key, self.url, size, len(body))
+        return body
+
+    def _fill(self, key: str, start: int, into: memoryview) -> int:
+        """How many bytes came, those that fit copied piece by piece: the whole range is never held twice."""
+        at = 0
+        answer = obstore.get(self._reader, key, options={"range": (start, start + into.nbytes)})
+        for piece in answer.stream(min_chunk_size=_PIECE):
+            end = at + len(piece)
+            if end > into.nbytes:
+                return end
+            into[at:end] = memoryview(piece)
+            at = end
+        return at
 
     def _pages(self, prefix: str, offset: str) -> Iterator[Sequence[Listed]]:
         folder = prefix.rpartition("/")[0] or None  # the library lists whole folders only
-        with self._asking("list", prefix):
-            stream = obstore.list(
-                self._client(_DAY_S, _QUIET_S), folder, offset=offset or None, chunk_size=_PAGE
-            )
+        stream = self._ask(
+            "list",
+            prefix,
+            lambda: obstore.list(self._reader, folder, offset=offset or None, chunk_size=_PAGE),
+        )
         if not self._target.sorted_lists:
-            with self._asking("list", prefix):
-                yield _listed(stream.collect())
+            yield _listed(self._ask("list", prefix, stream.collect))
             return
-        while True:
-            with self._asking("list", prefix):
-                page = next(stream, None)
-            if page is None:
-                return
+        while (page := self._ask("list", prefix, lambda: next(stream, None))) is not None:
             yield _listed(page)
 
     def _check_end(self, key: str, start: int) -> None:
         """An empty range is within the object, as any other; the library refuses to ask for one."""
-        with self._asking("get_range", key):
-            size = obstore.head(self._client(_DAY_S, _QUIET_S), key)["size"]
+        size = self._ask("get_range", key, lambda: obstore.head(self._reader, key)["size"])
         if start > size:
             raise _short(key, self.url, start, size)
 
-    @contextmanager
-    def _asking(self, verb: str, key: str, *, absent_is_fine: bool = False) -> Iterator[None]:
-        """Around each request: refuse it in a forked child, and put errors into our words."""
+    def _ask(self, verb: str, key: str, request: Callable[[], _Answer]) -> _Answer:
+        """Every request goes through here: refused in a forked child, its errors put into our words."""
         enter_cloud(self.url)
         try:
-            yield
+            return request()
         except BaseException as error:
             if not is_ours(error):
                 raise
             told = translate(error, verb, key, self._target)
-        else:
-            return
-        if absent_is_fine and isinstance(told, ObjectNotFound):
-            return
         raise told  # out here the library's error is not its context: that may hold signed addresses
+
+    @property
+    def _reader(self) -> _Client:
+        return self._client(_DAY_S, _QUIET_S)
 
     def _client(self, timeout_s: int, quiet_s: int) -> _Client:
         """The client for requests of this patience, made once; the library shares no connections between."""

@@ -14,10 +14,10 @@ from pathlib import Path
 from everstep.errors import StoreError, UnsuitableStore
 from everstep.store.calls import Calls
 from everstep.store.durable_write import sync
+from everstep.store.flags import FOLDER, NO_LINK
 
 __all__ = ["Directories"]
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _PINS = 64
 _Parts = tuple[str, ...]
 
@@ -41,7 +41,7 @@ class Directories:
 
     def open(self, parts: Sequence[str]) -> int:
         """A descriptor of a folder that exists, for the caller to close. Raises `OSError`."""
-        fd = os.open(self._root, _FOLDER)
+        fd = os.open(self._root, FOLDER)
         for part in parts:
             fd = self._step(fd, part)
         return fd
@@ -55,7 +55,7 @@ class Directories:
             self._make_root()
             self._root_made = True
         path: _Parts = ()
-        fd = os.open(self._root, _FOLDER)
+        fd = os.open(self._root, FOLDER)
         for part in parts:
             path = (*path, part)
             fd = self._step(fd, part, path)
@@ -120,7 +120,7 @@ class Directories:
 
     def _enter(self, parent: int, part: str) -> int:
         try:
-            return os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+            return os.open(part, FOLDER | NO_LINK, dir_fd=parent)
         except OSError:
             with contextlib.suppress(FileNotFoundError):
                 if stat.S_ISLNK(os.stat(part, dir_fd=parent, follow_symlinks=False).st_mode):
@@ -138,7 +138,7 @@ class Directories:
                 self._calls.mkdir(str(folder))
         for folder in missing or [self._root]:
             try:
-                above = self._calls.open(str(folder.parent), _FOLDER)
+                above = self._calls.open(str(folder.parent), FOLDER)
             except PermissionError:
                 if missing:
                     raise

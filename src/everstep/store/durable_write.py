@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import errno
-import os
+import mmap
 import sys
 
 from everstep.store.calls import Calls
+from everstep.store.flags import NEW_FILE, WRITE_DIRECT
 
 __all__ = ["sync", "write_new"]
 
-_BLOCK = 8 << 20
-"""Bytes per direct write: from 4 to 16 MiB a disk is as fast as it gets, with the least processor time."""
+_BLOCK = 16 << 20
+"""Bytes per write: larger ones are hardly faster, and smaller ones take more processor time."""
 
 _DIRECT_FROM = 1 << 20
 """Smaller bodies are not worth a second way."""
 
+_SCRATCH = 2 << 20
+"""Bytes at a time for bodies in memory that is not aligned."""
+
 _ALIGN = 4096
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-_DIRECT: int = getattr(os, "O_DIRECT", 0)
 
 
 def write_new(calls: Calls, folder: int, name: str, body: memoryview) -> None:
     """Make the file ``name`` in the open directory ``folder``, and sync its bytes (not its name).
 
-    Large bodies in page-aligned memory go past the page cache: as fast, for a fifth of the processor
+    Large bodies go past the page cache, best from page-aligned memory: as fast, for a tenth of the processor
     time, and without pushing out what the training reads. Raises `OSError`; the file may then exist.
     """
-    fd = calls.open(name, _CREATE, 0o666, dir_fd=folder)
+    fd = calls.open(name, NEW_FILE, 0o666, dir_fd=folder)
     try:
-        done = _write_direct(calls, folder, name, body) if _DIRECT and len(body) >= _DIRECT_FROM else 0
+        done = _write_direct(calls, folder, name, body) if WRITE_DIRECT and len(body) >= _DIRECT_FROM else 0
         while done < len(body):
             done += calls.pwrite(fd, body[done : done + _BLOCK], done)
         sync(calls, fd)
@@ -50,22 +52,36 @@ def sync(calls: Calls, fd: int) -> None:
 def _write_direct(calls: Calls, folder: int, name: str, body: memoryview) -> int:
     """Write the aligned part of ``body`` directly; how many bytes are written, the rest is the caller's.
 
-    Whether the memory, the length and the file system allow it, only the kernel knows: it says EINVAL.
+    Whether the memory, the length and the file system allow it, only the kernel knows: it says EINVAL. Then
+    the bytes go through aligned memory, which is still far cheaper than the page cache.
     """
     try:
-        fd = calls.open(name, os.O_WRONLY | _DIRECT | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
+        fd = calls.open(name, WRITE_DIRECT, dir_fd=folder)
     except OSError as error:
         if error.errno in {errno.EINVAL, errno.ENOTSUP}:
             return 0
         raise
-    done = 0
-    end = len(body) - len(body) % _ALIGN
+    aligned = body[: len(body) - len(body) % _ALIGN]
     try:
-        while done < end:
-            done += calls.pwrite(fd, body[done : min(done + _BLOCK, end)], done)
+        done = _until_refused(calls, fd, aligned, 0, None)
+        if done < len(aligned):
+            done = _until_refused(calls, fd, aligned, done, memoryview(mmap.mmap(-1, _SCRATCH)))
+        return done
+    finally:
+        calls.close(fd)
+
+
+def _until_refused(calls: Calls, fd: int, body: memoryview, done: int, scratch: memoryview | None) -> int:
+    """Write ``body`` from ``done`` on, through ``scratch`` if given; how far it came before an EINVAL."""
+    step = _BLOCK if scratch is None else len(scratch)
+    try:
+        while done < len(body):
+            block = body[done : done + step]
+            if scratch is not None:
+                scratch[: len(block)] = block
+                block = scratch[: len(block)]
+            done += calls.pwrite(fd, block, done)
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-    finally:
-        calls.close(fd)
     return done

@@ -21,6 +21,7 @@ __all__ = ["open_store"]
 
 _CLOUDS = frozenset({"az", "s3", "gs"})
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_CONNECTION_STRING = re.compile(r"(?i)(?:AccountKey|SharedAccessSignature)=")
 _FORMS = "a store is ./folder, /folder, file:///folder, memory://name, az://container/prefix, s3:// or gs://bucket/prefix"
 
 _memories: dict[str, MemoryStore] = {}  # memory://name is one store for the whole process: here, or nowhere
@@ -56,6 +57,11 @@ def _parse(url: str) -> tuple[str, str]:
     """The scheme and what follows it; a plain path has the scheme ``file``. No secret of ``url`` in errors."""
     if not url or "\0" in url:
         raise UsageError("the address of the store is empty or has a NUL in it", hint=_FORMS)
+    if _CONNECTION_STRING.search(url):
+        raise UsageError(
+            "a connection string is no store's address; it is not repeated here, as it holds a key",
+            hint="put it into AZURE_STORAGE_CONNECTION_STRING, and name the store az://container/prefix",
+        )
     found = _SCHEME.match(url)
     if found is None or url.startswith((".", "/", "~")):
         return "file", url

@@ -24,9 +24,11 @@ class Listed:
 class Store(Protocol):
     """Immutable objects under keys.
 
-    Keys are relative, ``/``-separated, of printable ASCII without ``..``; the store's own prefix is not
-    part of them. Reads and lists see every create that returned before they began. All verbs may be
-    called from many threads. Errors are those of `everstep.errors`, with the key and no credential in them.
+    Keys are relative and ``/``-separated, of the characters that every store keeps as they are
+    (`everstep.store.keys.check_key`; other keys raise `InvalidName`); the store's own prefix is not part of
+    them. No key lies under another: a local disk cannot have both ``a`` and ``a/b``. Reads and lists see
+    every create that returned before they began. All verbs may be called from many threads. Errors are those
+    of `everstep.errors`, with the key and no credential in them.
     """
 
     @property

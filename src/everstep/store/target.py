@@ -54,7 +54,12 @@ def parse_place(url: str) -> Place:
     found = _PLACE.fullmatch(unquote(url))
     prefix = found[2].strip("/") if found else ""
     parts = prefix.split("/")
-    if found is None or (prefix and any(part.strip(".") == "" or part.endswith(".") for part in parts)):
+    doubled = found is not None and "//" in found[2]
+    if (
+        found is None
+        or doubled
+        or (prefix and any(part.strip(".") == "" or part.endswith(".") for part in parts))
+    ):
         raise UsageError(
             f"this {scheme}:// address cannot be used: it is not {scheme}://container/prefix",
             hint="names are letters, digits and -._~+=@,; credentials are never part of the address",

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from everstep.store.flags import FOLDER, NO_LINK
 from everstep.store.keys import RESERVED
 from everstep.store.protocol import Listed
 
 __all__ = ["walk"]
-
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def walk(folder: int, path: str, prefix: str, after: str) -> Iterator[Listed]:
@@ -37,7 +36,7 @@ def walk(folder: int, path: str, prefix: str, after: str) -> Iterator[Listed]:
 
 def _entered(folder: int, name: str) -> int | None:
     try:
-        return os.open(name, _FOLDER, dir_fd=folder)
+        return os.open(name, FOLDER | NO_LINK, dir_fd=folder)
     except (FileNotFoundError, NotADirectoryError):
         return None
 

@@ -60,6 +60,11 @@ def as_numbers(filled: memoryview, dtype: str) -> npt.NDArray[Any] | None:
 
     Integers over 2**53 lose their last bits here: bytes decide equality, this decides how far apart.
     """
+    with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one, and stays a NaN
+        return _wide(filled, dtype)
+
+
+def _wide(filled: memoryview, dtype: str) -> npt.NDArray[Any] | None:
     if dtype in _NATIVE:
         elements = np.frombuffer(filled, dtype=_NATIVE[dtype])
         return elements.astype(np.complex128 if elements.dtype.kind == "c" else np.float64)

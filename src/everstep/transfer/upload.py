@@ -190,7 +190,7 @@ def _create(store: Store, key: str, body: memoryview) -> None:
 
 def _same(store: Store, key: str, body: memoryview) -> bool:
     """Whether the object has exactly these bytes: then it is one's own, and its answer was lost."""
-    if [listed.size for listed in store.list(key) if listed.key == key] != [body.nbytes]:
+    if {listed.size for listed in store.list(key) if listed.key == key} != {body.nbytes}:
         return False
     scratch = memoryview(bytearray(min(_COMPARED, body.nbytes)))
     for start in range(0, body.nbytes, _COMPARED):

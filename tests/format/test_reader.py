@@ -1,0 +1,113 @@
+"""The stand-alone reader of the documentation reads what everstep wrote."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import everstep as es
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def reader():
+    """The page's reader, loaded as a program of its own."""
+    spec = importlib.util.spec_from_file_location("reader", ROOT / "docs" / "reader.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def a_state():
+    """Arrays of many kinds, ties, views and plain values."""
+    torch.manual_seed(7)
+    base = torch.randn(6, 4)
+    return {
+        "weight": base,
+        "tied": base,
+        "turned": base.T,
+        "part": torch.arange(20.0)[3:9:2],
+        "one": base[2, 3],
+        "half": torch.randn(3).bfloat16(),
+        "flags": np.array([True, False]),
+        "complex": np.array([1 + 2j]),
+        "empty": np.zeros((0, 3), np.int64),
+        "scalar": torch.tensor(2.5),
+        "big": np.arange(2**20 + 1, dtype="<f8"),
+        "text": b"x" * 5000,
+        "step": 12,
+        "nested": {"lr": [0.1, (1, 2**70)], 3: float("inf")},
+    }
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A real store with two checkpoints of one run, the second with chunks in the first one's packs."""
+    folder = tmp_path_factory.mktemp("stand-alone")
+    state = a_state()
+    with es.Checkpointer(str(folder), "r") as ckpt:
+        ckpt.save(1, state).wait()
+        state["step"] = 13
+        state["weight"].add_(1)
+        ckpt.save(2, state).wait()
+    return folder, state
+
+
+def test_it_imports_nothing_of_everstep():
+    """The standard library, NumPy and blake3 are all it needs."""
+    text = (ROOT / "docs" / "reader.py").read_text()
+    imports = [line for line in text.splitlines() if line.startswith(("import ", "from "))]
+    assert not [line for line in imports if "everstep" in line]
+
+
+def test_it_reads_every_leaf_of_the_newest_checkpoint(reader, store):
+    """To the bit."""
+    folder, state = store
+    found = reader.read(folder, "r")
+    for name in ("weight", "turned", "one", "part", "scalar"):
+        np.testing.assert_array_equal(found[name], state[name].numpy())
+    for name in ("flags", "complex", "empty", "big"):
+        np.testing.assert_array_equal(found[name], state[name])
+        assert found[name].dtype == state[name].dtype
+    np.testing.assert_array_equal(found["tied"], found["weight"])
+    assert found["half"].tobytes() == state["half"].view(torch.uint8).numpy().tobytes()
+    assert found["text"].tobytes() == state["text"]
+    assert found["step"] == 13
+    assert found["nested/lr"] == [0.1, (1, 2**70)]
+    assert found["nested/3"] == float("inf")
+
+
+def test_it_finds_any_damage(reader, store):
+    """A flipped byte in each object that it reads."""
+    folder, _ = store
+    damaged = 0
+    for original in sorted(folder.rglob("*")):
+        kind = original.relative_to(folder).parts[0]
+        if not original.is_file() or kind not in ("everstep.json", "runs", "packs"):
+            continue
+        body = bytearray(original.read_bytes())
+        at = len(body) - 1 if kind == "packs" else 20
+        body[at] ^= 4
+        original.write_bytes(body)
+        damaged += 1
+        if read_by(original, folder):
+            with pytest.raises(ValueError, match="damaged"):
+                reader.read(folder, "r")
+        else:
+            reader.read(folder, "r")
+        body[at] ^= 4
+        original.write_bytes(body)
+    assert damaged > 8
+
+
+def read_by(target, folder):
+    """Whether the newest checkpoint needs an object: plans, attempts and what is older it does not."""
+    if "attempts" in target.parts or "plans" in target.parts:
+        return False
+    older = sorted((folder / "runs" / "r" / "commits").iterdir())[1].name.split(".")[1]
+    return "packs" in target.parts or older not in str(target)
