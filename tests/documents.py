@@ -9,7 +9,6 @@ exist: a page that tests itself would not end.
 import doctest
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ __all__ = ["blocks_of"]
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = "the environment before this page"
 FOLDER = "the folder before this page"
+PAGE = "the folder of this page"
 PROGRESS = re.compile(r"\w+: .+ of .+ \(\d+ %\)")
 
 
@@ -43,15 +43,18 @@ def _arrive(namespace: dict) -> None:
     namespace[FOLDER] = Path.cwd()
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     os.environ["COLUMNS"] = "120"
-    os.chdir(tempfile.mkdtemp(prefix="everstep-page-"))
+    namespace[PAGE] = tempfile.TemporaryDirectory(prefix="everstep-page-")
+    os.chdir(namespace[PAGE].name)
 
 
 def _leave(namespace: dict) -> None:
-    page = Path.cwd()
+    if PAGE not in namespace:
+        return  # it never arrived
     os.chdir(namespace[FOLDER])
     os.environ.clear()
     os.environ.update(namespace[ENVIRONMENT])
-    shutil.rmtree(page)
+    # its own folder by name, never "where we are": that may be anywhere after a page that failed
+    namespace.pop(PAGE).cleanup()
 
 
 def _shell(example) -> str | None:
