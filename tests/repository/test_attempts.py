@@ -218,3 +218,27 @@ def test_a_claim_never_overwrites_an_attempt():
         repo.store.create(k.attempt_key("run", attempt.number), b"{}")
     claim(repo, "run", owner="next")
     assert repo.store.get(k.attempt_key("run", 1), 10**6) == before
+
+
+@pytest.mark.parametrize("number", [None, 1])
+def test_a_number_that_another_launch_takes_between_look_and_claim_is_not_ours(number):
+    """The record's random id tells: the next number is tried, or with a launcher's number the claim is fenced."""
+
+    class Racing(MemoryStore):
+        armed = False
+
+        def create(self, key, body):
+            if self.armed and "/attempts/" in key:
+                self.armed = False
+                claim(repo, "run", owner="rival")
+            super().create(key, body)
+
+    store = Racing()
+    repo = world(store)
+    store.armed = True
+    if number is None:
+        assert claim(repo, "run", owner="me").number == 2
+        assert find_attempt(repo, "run", 1).owner == "rival"
+    else:
+        with pytest.raises(Fenced, match="attempt 1 was claimed before"):
+            claim(repo, "run", owner="me", number=number)

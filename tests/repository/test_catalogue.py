@@ -230,3 +230,16 @@ def test_runs_are_listed_without_their_saves():
     store.clear()
     assert len(runs(repo)) == 2
     assert store.calls == {"list": 1, "get": 2}
+
+
+def test_a_damaged_tag_is_no_reason_not_to_restore():
+    """The checkpoint is found, without that tag; a list tells."""
+    repo, attempt = started()
+    set_tag(repo, "good", put(repo, attempt, 1, LEAVES))
+    plant(repo.store, k.tag_key("bad"), b"damaged")
+    assert find(repo, "run", 1).tags == find(repo, "run").tags == ("good",)
+    with pytest.raises(CorruptObject, match=k.tag_key("bad")):
+        checkpoints(repo, "run")
+    heard = []
+    assert [one.tags for one in checkpoints(repo, "run", on_damage=heard.append)] == [("good",)]
+    assert len(heard) == 1

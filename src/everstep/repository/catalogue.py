@@ -65,13 +65,13 @@ def checkpoints(
 ) -> list[Checkpoint]:
     """All checkpoints of a run with their tags, newest first.
 
-    A damaged commit record is given to ``on_damage`` and left out; without one it is raised.
+    A damaged commit record or tag is given to ``on_damage`` and left out; without one it is raised.
     Raises `RunNotFound`.
     """
     find_run(repo, run)
     gone = pruned(repo, run)
     saves = [save for save in decided(repo, run) if str(save) not in gone]
-    named = _tags_of(repo, run) if saves else {}
+    named = _tags_of(repo, run, on_damage) if saves else {}
     found: list[Checkpoint] = []
     for result in gather(lambda save: _read(repo, run, save, named), saves):
         if isinstance(result, Checkpoint):
@@ -95,12 +95,19 @@ def _read(
         return error
 
 
-def _tags_of(repo: Repository, run: str) -> dict[str, tuple[str, ...]]:
+def _tags_of(
+    repo: Repository, run: str, on_damage: Callable[[IntegrityError], None] | None
+) -> dict[str, tuple[str, ...]]:
     names: dict[str, list[str]] = defaultdict(list)
-    for tag in tags(repo):
+    for tag in tags(repo, on_damage=on_damage):
         if tag.run == run:
             names[tag.save].append(tag.tag)
     return {save: tuple(sorted(found)) for save, found in names.items()}
+
+
+def _readable_tags(repo: Repository, found: Checkpoint) -> tuple[str, ...]:
+    """The tags that can be read: a damaged one is told by `checkpoints`, and is no reason not to restore."""
+    return _tags_of(repo, found.run, lambda _damage: None).get(str(found.save), ())
 
 
 def find(repo: Repository, run: str, step: int | None = None) -> Checkpoint:
@@ -112,7 +119,7 @@ def find(repo: Repository, run: str, step: int | None = None) -> Checkpoint:
         wanted = [save for save in decided(repo, parse_run(run)) if save.step == step]
         return _first(repo, run, wanted, f"checkpoint at step {step}", step)
     if (found := newest(repo, run)) is not None:
-        return replace(found, tags=_tags_of(repo, run).get(str(found.save), ()))
+        return replace(found, tags=_readable_tags(repo, found))
     return _first(repo, run, [], "checkpoint", step)
 
 
@@ -123,7 +130,8 @@ def _first(repo: Repository, run: str, wanted: list[SaveId], what: str, step: in
         if record.state != "committed":
             continue
         if not tombed(repo, run, save):
-            return checkpoint_of(record, run, save, _tags_of(repo, run).get(str(save), ()))
+            found = checkpoint_of(record, run, save)
+            return replace(found, tags=_readable_tags(repo, found))
         gone = True
     find_run(repo, run)
     hint = _nearby(repo, run, step)

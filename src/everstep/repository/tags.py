@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from everstep.errors import (
     AlreadyExists,
     CheckpointNotFound,
     CheckpointPruned,
     CorruptObject,
+    IntegrityError,
     ObjectNotFound,
     StoreUnavailable,
 )
@@ -24,10 +27,20 @@ from everstep.repository.tombs import tombed
 __all__ = ["find_tag", "remove_tag", "set_tag", "tags"]
 
 
-def tags(repo: Repository) -> list[TagRecord]:
-    """All tags of the store, by name."""
+def tags(repo: Repository, *, on_damage: Callable[[IntegrityError], None] | None = None) -> list[TagRecord]:
+    """All tags of the store, by name. A damaged one is given to ``on_damage`` and left out, else raised."""
+
+    def read(key: str) -> TagRecord | None:
+        try:
+            return _read(repo, key)
+        except IntegrityError as error:
+            if on_damage is None:
+                raise
+            on_damage(error)
+            return None
+
     keys = [found.key for found in listed(repo.store, TAGS)]
-    found = [record for record in gather(lambda key: _read(repo, key), keys) if record is not None]
+    found = [record for record in gather(read, keys) if record is not None]
     return sorted(found, key=lambda record: record.tag)
 
 
