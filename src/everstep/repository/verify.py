@@ -17,8 +17,8 @@ from everstep.format.manifest import IndexRef, Manifest
 from everstep.format.records import RunRecord
 from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.damage import Damage
-from everstep.repository.headers import check_header
 from everstep.repository.fence import read_attempt
+from everstep.repository.headers import check_header
 from everstep.repository.keys import attempt_key, index_key, manifest_key, plan_key, run_key
 from everstep.repository.objects import read_record
 from everstep.repository.parallel import gather
