@@ -10,6 +10,7 @@ from tests.store.contract import StoreContract
 
 @pytest.fixture(scope="module")
 def container(azurite):
+    """One container for all tests here: each has a prefix of its own."""
     return azurite.container()
 
 

@@ -235,6 +235,26 @@ def test_a_conflict_in_a_race_is_tried_again(behind_s3, code):
 
 
 @pytest.mark.parametrize(
+    ("status", "code"), [(412, ""), (412, "PreconditionFailed"), (403, "UnauthorizedBlobOverwrite")]
+)
+def test_a_taken_key_is_told_in_several_ways(behind, status, code):
+    """A bare 412, and Azure's 403 to a signature that may create but not write, are AlreadyExists."""
+    store = behind.store()
+    body = f"<Error><Code>{code}</Code></Error>".encode() if code else b""
+    behind.proxy.script = lambda _asked: Answer(status=status, body=body)
+    with pytest.raises(AlreadyExists, match="k"):
+        store.create("k", b"1")
+
+
+def test_a_bare_conflict_is_azures_word_for_a_taken_key_and_elsewhere_a_race(behind):
+    """409 without a code: what it says differs by cloud."""
+    store = behind.store()
+    behind.proxy.script = lambda _asked: Answer(status=409)
+    with pytest.raises(AlreadyExists if behind.kind == "azure" else StoreUnavailable):
+        store.create("k", b"1")
+
+
+@pytest.mark.parametrize(
     ("status", "code", "wanted"),
     [
         (403, "AccessDenied", AccessDenied),

@@ -10,6 +10,7 @@ from tests.store.contract import CANARY, StoreContract
 
 @pytest.fixture(scope="module")
 def bucket(gcs_server):
+    """One bucket for all tests here: each has a prefix of its own."""
     return gcs_server.bucket()
 
 
