@@ -74,6 +74,10 @@ BAD_ENTRIES = {
         tensor(layout=Layout(mesh=(10**6, 2), placements=("replicate", "replicate"))),
         "entries[1].layout.mesh",
     ),
+    "a mesh of too many dimensions": (
+        tensor(layout=Layout(mesh=(1,) * 65, placements=("replicate",) * 65)),
+        "entries[1].layout.mesh",
+    ),
     "names that do not fit the mesh": (
         tensor(layout=Layout(mesh=(2,), names=("a", "b"), placements=("replicate",))),
         "entries[1].layout.names",
@@ -216,6 +220,9 @@ def test_an_index_out_of_bounds_is_refused(name):
 
 
 BAD_MANIFESTS = {
+    "a run that climbs": ({"run": ".."}, "run"),
+    "a save that is none": ({"save": ""}, "save"),
+    "no world": ({"world": 0, "indexes": ()}, "world"),
     "no index": ({"indexes": ()}, "indexes"),
     "an index of another rank": ({"indexes": (IndexRef(1, digest("a"), 1),)}, "indexes[0].rank"),
     "a rank twice": ({"world": 2, "indexes": (IndexRef(0, digest("a"), 1),) * 2}, "indexes[1].rank"),
