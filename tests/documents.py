@@ -23,7 +23,6 @@ ROOT = Path(__file__).parents[1]
 ENVIRONMENT = "the environment before this page"
 FOLDER = "the folder before this page"
 PAGE = "the folder of this page"
-PAGE = "the folder of this page"
 PROGRESS = re.compile(r"\w+: .+ of .+ \(\d+ %\)")
 
 
