@@ -67,14 +67,15 @@ def test_a_load_gives_the_state_dict_with_ties():
     assert equal(source, live)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_the_names_are_those_without_wrappers():
     """A compiled or data-parallel model has the same paths as the model in it."""
     source = Transformer()
     bare = [entry.path for entry in flatten({"m": source}).entries]
-    assert [e.path for e in flatten({"m": torch.compile(source)}).entries] == bare
+    assert [e.path for e in flatten({"m": torch.compile(source, backend='eager')}).entries] == bare
     assert [e.path for e in flatten({"m": torch.nn.DataParallel(source)}).entries] == bare
     live = Transformer()
-    restored({"m": source}, {"m": torch.nn.DataParallel(torch.compile(live))})
+    restored({"m": source}, {"m": torch.nn.DataParallel(torch.compile(live, backend='eager'))})
     assert equal(source, live)
 
 

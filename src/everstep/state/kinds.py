@@ -41,13 +41,13 @@ def known() -> Kinds:
     plain, scalar, torch_value = PlainKind(), NumpyScalarKind(), TorchValueKind()
     nests = (NamedTupleKind(), DictKind(), ListKind(), DataclassKind())
     live: list[Kind] = [scalar, plain, PerRankKind(), RNGKind(), torch_value]
-    if "torch" in sys.modules:
+    if sys.modules.get("torch") is not None:
         from everstep.state.modules import ModuleKind  # noqa: PLC0415 - torch is imported only where it is used
         from everstep.state.optimizers import OptimizerKind  # noqa: PLC0415 - as above
         from everstep.state.tensors import TensorKind  # noqa: PLC0415 - as above
 
         live += [TensorKind(), ModuleKind(), OptimizerKind()]
-    if "jax" in sys.modules:
+    if sys.modules.get("jax") is not None:
         from everstep.state.jax_arrays import JaxKind  # noqa: PLC0415 - jax is imported only where it is used
 
         live.append(JaxKind())

@@ -42,6 +42,7 @@ def dtype_text(dtype: np.dtype[Any]) -> Any:
         "names": list(dtype.names or ()),
         "formats": [dtype_text(field[0]) for field in fields],
         "offsets": [field[1] for field in fields],
+        "titles": [str(field[2]) if len(field) > 2 else None for field in fields],
         "itemsize": dtype.itemsize,
         "aligned": dtype.isalignedstruct,
     }
@@ -70,7 +71,7 @@ def _parse(text: Any) -> np.dtype[Any]:
         return np.dtype(known)
     if "of" in text:
         return np.dtype((_parse(text["of"]), tuple(int(n) for n in text["shape"])))
-    layout = {name: text[name] for name in ("names", "offsets", "itemsize")}
+    layout = {name: text[name] for name in ("names", "offsets", "titles", "itemsize")}
     layout["formats"] = [_parse(item) for item in text["formats"]]
     return np.dtype(layout, align=bool(text["aligned"]))  # type: ignore[call-overload,no-any-return]
 
@@ -214,12 +215,13 @@ class _Stretch:
 
 def _strided(flat: _Array, dtype: np.dtype[Any], view: View) -> _Array:
     """A view over contiguous memory; ``view`` was checked to stay inside it."""
+    memory = flat.view(np.uint8)
     if _plain(dtype):
         strides = tuple(stride * dtype.itemsize for stride in view.strides)
-        return np.lib.stride_tricks.as_strided(flat.view(dtype)[view.offset :], view.shape, strides)
-    memory = flat.view(np.uint8)[view.offset :]
-    made = np.lib.stride_tricks.as_strided(memory, view.shape, view.strides)
-    return made.view(dtype)[..., 0] if dtype.itemsize else np.zeros(view.shape[:-1], dtype)
+        return np.ndarray(view.shape, dtype, memory, view.offset * dtype.itemsize, strides)
+    if not dtype.itemsize:
+        return np.zeros(view.shape[:-1], dtype)
+    return np.ndarray(view.shape[:-1], dtype, memory, view.offset, view.strides[:-1])
 
 
 class NumpyFresh:
@@ -255,5 +257,4 @@ class RawFresh:
     def make(self, view: View) -> _Array:
         """The elements of a view, as bare bits."""
         strides = tuple(stride * self._item for stride in view.strides)
-        flat = self._bytes.view(f"V{self._item}")[view.offset :]
-        return np.lib.stride_tricks.as_strided(flat, view.shape, strides)
+        return np.ndarray(view.shape, f"V{self._item}", self._bytes, view.offset * self._item, strides)

@@ -68,9 +68,9 @@ class NumpyScalarKind:
         if dtype.hasobject or dtype.kind == "T":
             refuse(path, value, f"its element type {dtype} holds Python objects")
         if isinstance(value, np.dtype):
-            into.mapping(path, "numpy_dtype", [("dtype", dtype_text(dtype))])
+            into.mapping(path, "numpy_dtype", [("dtype", [dtype_text(dtype)])])
         else:
-            into.mapping(path, "numpy_scalar", [("dtype", dtype_text(dtype)), ("bytes", value.tobytes())])
+            into.mapping(path, "numpy_scalar", [("dtype", [dtype_text(dtype)]), ("bytes", value.tobytes())])
 
     def restore(self, live: np.generic | np.dtype[Any], saved: Saved, into: Restoring) -> Later:
         """Replace it."""
@@ -87,7 +87,7 @@ class NumpyScalarKind:
         for child in saved.children.values():
             into.restored(child.path)
         try:
-            dtype = parse_dtype(parts[0])
+            dtype = parse_dtype(parts[0][0])
             if len(parts) == 1:
                 return lambda: dtype
             scalar = np.frombuffer(parts[1], dtype)[0] if dtype.itemsize else dtype.type()

@@ -9,10 +9,10 @@ import torch
 
 from everstep.format.values import decode
 from everstep.state.flattening import Flattening
-from everstep.state.memory import MISSING, Later, type_name
+from everstep.state.memory import Later, type_name
 from everstep.state.objects import build_state, hand_over, take_state
 from everstep.state.restoring import Restoring
-from everstep.state.saved import Saved
+from everstep.state.saved import Place, Saved
 from everstep.state.tensors import plain, unfit
 from everstep.state.torch_arrays import TorchHeld
 
@@ -43,7 +43,7 @@ class OptimizerKind:
         wrong = _groups_problem(state, saved)
         if wrong:
             return into.problem(saved.path, wrong)
-        with into.reusing(_fits):
+        with into.reusing(_InPlace()):
             later = build_state(saved, lambda: state, into)
 
         def finish() -> torch.optim.Optimizer:
@@ -55,15 +55,24 @@ class OptimizerKind:
         return finish
 
 
-def _fits(live: Any, saved: Saved, into: Restoring) -> Later | None:
-    """A live state tensor of the saved one's shape and type is filled itself."""
-    if live is MISSING or not isinstance(live, torch.Tensor) or not saved.array:
-        return None
-    tensor = plain(live, saved.path)
-    if unfit(tensor) is not None or not into.fits(TorchHeld(tensor), saved):
-        return None
-    into.fill(TorchHeld(tensor), saved)
-    return lambda: live
+class _InPlace:
+    """Fills a live state tensor of the saved one's shape and type itself; each piece of memory once."""
+
+    def __init__(self) -> None:
+        self._taken: dict[int, Place] = {}
+
+    def __call__(self, live: Any, saved: Saved, into: Restoring) -> Later | None:
+        """The live tensor, once it is filled; None when a new one is to be made."""
+        if not isinstance(live, torch.Tensor):
+            return None
+        tensor = plain(live, saved.path)
+        if unfit(tensor) is not None or not into.fits(TorchHeld(tensor), saved):
+            return None
+        place = saved.place()
+        if self._taken.setdefault(tensor.data_ptr(), place) != place:
+            return None
+        into.fill(TorchHeld(tensor), saved)
+        return lambda: live
 
 
 def _groups_problem(state: Any, saved: Saved) -> str:
