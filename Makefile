@@ -28,10 +28,10 @@ demo: $(VENV)/.python
 	$(BIN)/everstep drill -- $(BIN)/python examples/digits/train.py
 
 test: setup
-	$(PYTEST) --numprocesses $(JOBS) --dist worksteal --quiet
+	$(PYTEST) --numprocesses $(JOBS) --quiet
 
 test-more: setup
-	$(PYTEST) --numprocesses $(JOBS) --dist worksteal --quiet -m more --timeout 1800 --hypothesis-profile more
+	$(PYTEST) --numprocesses $(JOBS) --quiet -m more --timeout 1800 --hypothesis-profile more
 
 check: lint types layers test
 
@@ -41,6 +41,7 @@ lint: $(VENV)/.python
 
 types: $(VENV)/.python
 	$(BIN)/mypy
+	$(BIN)/basedpyright
 
 layers: $(VENV)/.python
 	$(BIN)/lint-imports
@@ -57,7 +58,7 @@ bench: $(VENV)/.python
 lock: $(VENV)/.pip
 	$(BIN)/python .ci/lock.py
 	cd tests/emulators && PATH="$(abspath $(BIN)):$$PATH" npm update --package-lock-only \
-		--omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --loglevel=error
+		--omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error
 
 clean:
 	rm -rf $(VENV)
@@ -81,6 +82,6 @@ $(VENV)/.emulators: tests/emulators/package.json tests/emulators/package-lock.js
 	mkdir -p $(VENV)/emulators
 	cp tests/emulators/package.json tests/emulators/package-lock.json $(VENV)/emulators
 	cd $(VENV)/emulators && PATH="$(abspath $(BIN)):$$PATH" npm ci --cache ../npm \
-		--ignore-scripts --no-audit --no-fund --loglevel=error
+		--ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error
 	rm -rf $(VENV)/npm
 	@touch $@

@@ -3,6 +3,8 @@
 import os
 
 import hypothesis
+import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.documents import blocks_of
 
@@ -28,3 +30,17 @@ hypothesis.settings.register_profile("more", deadline=None, print_blob=True, max
 hypothesis.settings.load_profile("everstep")
 
 pytest_collect_file = blocks_of("README.md", "docs/**/*.md")
+
+
+class ByPage(LoadScopeScheduling):
+    """Gives workers test by test, but a page of the docs whole: each block goes on where the one before ended."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return path if path.endswith(".md") else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):  # noqa: ANN001, ANN201 - pytest-xdist's own types
+    """The scheduler of pytest-xdist, when tests run on several workers."""
+    return ByPage(config, log)
