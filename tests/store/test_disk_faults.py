@@ -395,7 +395,7 @@ def test_keys_below_keys(tmp_path: Path):
 
 
 def test_leftovers_of_dead_processes_are_swept_after_a_day(tmp_path: Path):
-    """Unfinished files are never listed; the first create removes those older than a day, and no others."""
+    """Unfinished files are never listed; the first create removes those older than an hour, and no others."""
     store = LocalStore(tmp_path)
     store.create("a", b"1")
     old, new = tmp_path / RESERVED / "1-old", tmp_path / RESERVED / "2-new"

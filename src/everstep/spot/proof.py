@@ -148,11 +148,12 @@ def _metrics_differ(a: Checkpoint, b: Checkpoint) -> tuple[str, ...]:
 
 
 def forget(asked: Drill) -> None:
-    """Delete what the drill put into the store: on a disk the folder it made, elsewhere each object."""
-    if "://" not in asked.store or asked.store.startswith("file://"):
-        shutil.rmtree(asked.store.removeprefix("file://"), ignore_errors=True)
-        return
+    """Delete what the drill put into the store: on a disk the folders that it made, elsewhere each object."""
     for scenario in Scenario:
-        store = open_store(_place(asked, scenario))
+        place = _place(asked, scenario)
+        if "://" not in place or place.startswith("file://"):
+            shutil.rmtree(place.removeprefix("file://"), ignore_errors=True)
+            continue
+        store = open_store(place)
         for key in [listed.key for listed in store.list("")]:
             store.delete(key)

@@ -30,7 +30,8 @@ from everstep.store.walk import walk
 
 __all__ = ["LocalStore"]
 
-_LEFTOVER_S = 24 * 3600.0
+_LEFTOVER_S = 3600.0
+"""A writer touches its file with every block; one that stood still for so long finds it gone, and its save fails."""
 _MOST_READ = 1 << 30
 _TRIES = 100
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK})
@@ -292,7 +293,7 @@ class LocalStore:
         return folder
 
     def _sweep_if_possible(self, folder: int) -> None:
-        """Remove what processes that died left behind a day ago. Best effort: it is never listed nor read."""
+        """Remove what processes that died left behind an hour ago. Best effort: it is never listed nor read."""
         for tmp in os.listdir(folder):
             with contextlib.suppress(OSError):
                 if os.stat(tmp, dir_fd=folder, follow_symlinks=False).st_mtime < self._clock() - _LEFTOVER_S:
