@@ -394,7 +394,7 @@ def test_keys_below_keys(tmp_path: Path):
 # leftovers and folders
 
 
-def test_leftovers_of_dead_processes_are_swept_after_a_day(tmp_path: Path):
+def test_leftovers_of_dead_processes_are_swept_after_an_hour(tmp_path: Path):
     """Unfinished files are never listed; the first create removes those older than an hour, and no others."""
     store = LocalStore(tmp_path)
     store.create("a", b"1")
@@ -402,9 +402,9 @@ def test_leftovers_of_dead_processes_are_swept_after_a_day(tmp_path: Path):
     for one in (old, new):
         one.write_text("half")
     os.utime(old, (1_000_000, 1_000_000))
-    os.utime(new, (1_000_000 + 7200, 1_000_000 + 7200))
+    os.utime(new, (1_000_000 + 120, 1_000_000 + 120))
     assert [entry.key for entry in store.list("")] == ["a"]
-    next_store = LocalStore(tmp_path, clock=lambda: 1_000_000 + 24 * 3600 + 60)
+    next_store = LocalStore(tmp_path, clock=lambda: 1_000_000 + 3600 + 60)
     assert old.exists()
     next_store.create("b", b"1")
     assert leftovers(tmp_path) == ["2-new"]
