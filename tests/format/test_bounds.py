@@ -232,6 +232,7 @@ BAD_MANIFESTS = {
     "packs out of order": ({"packs": tuple(sorted((BASE_PACK, OWN_PACK), reverse=True))}, "packs"),
     "a pack that climbs": ({"packs": ("../x",)}, "packs[0]"),
     "a negative size": ({"bytes": -1}, "bytes"),
+    "negative stored bytes": ({"stored_bytes": -1}, "stored_bytes"),
     "a time before time": ({"created": -1.0}, "created"),
     "a parent that climbs": ({"forked_from": Parent(run="..", save=MANIFEST.save)}, "forked_from.run"),
 }
