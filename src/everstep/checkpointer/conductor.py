@@ -28,6 +28,7 @@ from everstep.repository.checkpoint import Checkpoint
 from everstep.state.conversion import flatten, match
 from everstep.state.describe import encode_config, encode_metrics, hold
 from everstep.state.flat import Coverage
+from everstep.state.pinning import pin
 from everstep.store.protocol import Store
 from everstep.transfer.memory import Arena
 from everstep.transfer.pacer import Pacer
@@ -94,7 +95,7 @@ class Checkpointer:
         self._listener = listener
         self._settings = chosen
         self._launch = Launch(where, chosen.run, keep=keep, listener=listener)
-        self._arena = Arena()
+        self._arena = Arena(pin=pin)
         self._background = Background()
         self._base: Base | None = None
         self._metrics: dict[str, object] = {}

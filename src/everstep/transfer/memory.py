@@ -32,14 +32,14 @@ class Arena:
     A forked child (a data-loader worker) gets no copy of it and no copy-on-write of it: there it reads as
     zeros, and the parent's pages stay the parent's (``MADV_WIPEONFORK``). ``pin`` is called with the memory
     whenever it was allocated anew, to register it with a device, and what it returns undoes that before
-    the memory goes away.
+    the memory goes away; None says that there was nothing to do.
     """
 
     def __init__(
         self,
         *,
         threads: int | None = None,
-        pin: Callable[[memoryview], Callable[[], None]] | None = None,
+        pin: Callable[[memoryview], Callable[[], None] | None] | None = None,
     ) -> None:
         self._threads = threads or max(1, default_workers() // 2)
         self._pin = pin
@@ -116,9 +116,8 @@ class Arena:
         _advise_if_known(address, size, _HUGEPAGE)
         if not _advise_if_known(address, size, _WIPEONFORK):
             self._map.madvise(mmap.MADV_DONTFORK)
-        if self._pin is not None:
-            self._unpin = self._pin(self._view)  # touches every page itself
-        elif touch:
+        self._unpin = self._pin(self._view) if self._pin is not None else None
+        if self._unpin is None and touch:  # pinning touches every page itself
             self._toucher = _Toucher(self._view, self._threads)
 
 
