@@ -17,12 +17,28 @@ from everstep.state import assemble, flatten  # noqa: E402
 from tests.state.moving import loaded, restored  # noqa: E402
 
 jnp = jax.numpy
-TYPES = ["bool", "int8", "uint16", "int32", "float16", "bfloat16", "float32", "complex64", "float8_e4m3fn", "float8_e5m2", "int4"]
+TYPES = [
+    "bool",
+    "int8",
+    "uint16",
+    "int32",
+    "float16",
+    "bfloat16",
+    "float32",
+    "complex64",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "int4",
+]
 
 
 def same(one, other):
     """Bit-equal arrays of jax."""
-    return isinstance(one, jax.Array) and one.dtype == other.dtype and np.asarray(one).tobytes() == np.asarray(other).tobytes()
+    return (
+        isinstance(one, jax.Array)
+        and one.dtype == other.dtype
+        and np.asarray(one).tobytes() == np.asarray(other).tobytes()
+    )
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -40,10 +56,19 @@ def test_typed_and_raw_keys_go_on():
     """A key of either kind draws what it would have drawn."""
 
     def make(seed):
-        return {"typed": jax.random.key(seed), "raw": jax.random.PRNGKey(seed), "rbg": jax.random.key(seed, impl="rbg"), "many": jax.random.split(jax.random.key(seed), 2)}
+        return {
+            "typed": jax.random.key(seed),
+            "raw": jax.random.PRNGKey(seed),
+            "rbg": jax.random.key(seed, impl="rbg"),
+            "many": jax.random.split(jax.random.key(seed), 2),
+        }
 
     def draw(key):
-        return jax.random.normal(key, (3,)).tolist() if key.size in (1, 2) and key.ndim == (key.dtype == "uint32") else jax.random.normal(key[1], (3,)).tolist()
+        return (
+            jax.random.normal(key, (3,)).tolist()
+            if key.size in (1, 2) and key.ndim == (key.dtype == "uint32")
+            else jax.random.normal(key[1], (3,)).tolist()
+        )
 
     state, live = make(3), make(0)
     restored(state, live)

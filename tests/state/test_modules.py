@@ -13,7 +13,9 @@ class Block(torch.nn.Module):
         super().__init__()
         self.attention = torch.nn.MultiheadAttention(width, 2, batch_first=True)
         self.norm = torch.nn.LayerNorm(width)
-        self.mlp = torch.nn.Sequential(torch.nn.Linear(width, 4 * width), torch.nn.GELU(), torch.nn.Linear(4 * width, width))
+        self.mlp = torch.nn.Sequential(
+            torch.nn.Linear(width, 4 * width), torch.nn.GELU(), torch.nn.Linear(4 * width, width)
+        )
 
     def forward(self, x):
         x = x + self.attention(x, x, x, need_weights=False)[0]
@@ -50,7 +52,11 @@ def test_a_transformer_with_a_tied_embedding_is_filled_in_place():
     addresses = {name: p.data_ptr() for name, p in live.named_parameters()}
     entries, kept = saved({"model": source})
     restoration = match({"model": live}, entries)
-    assert len({w.path for w in restoration.wanted}) == len(restoration.wanted) == len(list(source.parameters())) + 1
+    assert (
+        len({w.path for w in restoration.wanted})
+        == len(restoration.wanted)
+        == len(list(source.parameters())) + 1
+    )
     fill(restoration, kept)
     assert equal(source, live)
     assert live.head.weight is live.embed.weight
@@ -72,17 +78,21 @@ def test_the_names_are_those_without_wrappers():
     """A compiled or data-parallel model has the same paths as the model in it."""
     source = Transformer()
     bare = [entry.path for entry in flatten({"m": source}).entries]
-    assert [e.path for e in flatten({"m": torch.compile(source, backend='eager')}).entries] == bare
+    assert [e.path for e in flatten({"m": torch.compile(source, backend="eager")}).entries] == bare
     assert [e.path for e in flatten({"m": torch.nn.DataParallel(source)}).entries] == bare
     live = Transformer()
-    restored({"m": source}, {"m": torch.nn.DataParallel(torch.compile(live, backend='eager'))})
+    restored({"m": source}, {"m": torch.nn.DataParallel(torch.compile(live, backend="eager"))})
     assert equal(source, live)
 
 
 def test_everything_that_differs_is_told_at_once_and_nothing_changed():
     """Missing, unexpected, shape and dtype stand in one error, with a hint of what to skip."""
-    source = torch.nn.ModuleDict({"a": torch.nn.Linear(2, 3), "b": torch.nn.Linear(2, 2), "c": torch.nn.Linear(1, 1)})
-    live = torch.nn.ModuleDict({"a": torch.nn.Linear(2, 5), "b": torch.nn.Linear(2, 2).half(), "d": torch.nn.Linear(1, 1)})
+    source = torch.nn.ModuleDict(
+        {"a": torch.nn.Linear(2, 3), "b": torch.nn.Linear(2, 2), "c": torch.nn.Linear(1, 1)}
+    )
+    live = torch.nn.ModuleDict(
+        {"a": torch.nn.Linear(2, 5), "b": torch.nn.Linear(2, 2).half(), "d": torch.nn.Linear(1, 1)}
+    )
     before = {key: value.clone() for key, value in live.state_dict().items()}
     entries, _ = saved({"m": source})
     with pytest.raises(RestoreMismatch) as caught:
@@ -102,8 +112,12 @@ def test_everything_that_differs_is_told_at_once_and_nothing_changed():
 
 def test_a_new_head_is_left_alone_when_it_is_named():
     """Skipped leaves stay as they are; the coverage says which on which side."""
-    source = torch.nn.ModuleDict({"body": torch.nn.Linear(2, 2), "head": torch.nn.Linear(2, 3), "old": torch.nn.Linear(1, 1)})
-    live = torch.nn.ModuleDict({"body": torch.nn.Linear(2, 2), "head": torch.nn.Linear(2, 5), "new": torch.nn.Linear(1, 1)})
+    source = torch.nn.ModuleDict(
+        {"body": torch.nn.Linear(2, 2), "head": torch.nn.Linear(2, 3), "old": torch.nn.Linear(1, 1)}
+    )
+    live = torch.nn.ModuleDict(
+        {"body": torch.nn.Linear(2, 2), "head": torch.nn.Linear(2, 5), "new": torch.nn.Linear(1, 1)}
+    )
     before = live["head"].weight.clone()
     coverage = restored({"m": source}, {"m": live}, strict=False, skip=["m/head.*", "m/old.*", "m/new.*"])
     assert torch.equal(live["body"].weight, source["body"].weight)
@@ -179,9 +193,12 @@ def test_state_dicts_that_are_no_memory_of_the_module_go_through_load_state_dict
 
 def test_batch_norm_counters_and_spectral_norm_come_back():
     """Buffers of integers and 0 dimensions, and parametrized weights, are state too."""
+
     def make():
         return torch.nn.Sequential(
-            torch.nn.BatchNorm1d(3), torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(3, 3)), torch.nn.LSTM(3, 2)
+            torch.nn.BatchNorm1d(3),
+            torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(3, 3)),
+            torch.nn.LSTM(3, 2),
         )
 
     source, live = make(), make()

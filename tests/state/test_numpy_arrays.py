@@ -27,7 +27,9 @@ def arrays(draw):
     dtype = draw(dtypes)
     shape = draw(hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
     count = int(np.prod(shape, dtype=int)) * dtype.itemsize
-    raw = np.random.default_rng(draw(st.integers(0, 99))).integers(0, 2 if dtype == bool else 256, count, np.uint8)
+    raw = np.random.default_rng(draw(st.integers(0, 99))).integers(
+        0, 2 if dtype == bool else 256, count, np.uint8
+    )
     made = raw.view(dtype).reshape(shape) if dtype.itemsize and count else np.zeros(shape, dtype)
     if made.dtype.kind == "U":
         made = np.full(shape, "aé", dtype)
@@ -67,7 +69,9 @@ def test_any_array_is_filled_in_place(array, by_copy, order):
 @given(dtypes.filter(lambda dtype: dtype.itemsize > 0))
 def test_scalars_keep_their_type_and_bits(dtype):
     """Every scalar of NumPy; structures too."""
-    scalar = np.frombuffer(bytes(range(1, dtype.itemsize + 1)) if dtype.kind not in "Ub" else bytes(dtype.itemsize), dtype)[0]
+    scalar = np.frombuffer(
+        bytes(range(1, dtype.itemsize + 1)) if dtype.kind not in "Ub" else bytes(dtype.itemsize), dtype
+    )[0]
     if not isinstance(scalar, np.generic):
         return
     made = loaded({"s": scalar})["s"]
@@ -105,7 +109,9 @@ def test_a_memory_map_is_saved_as_what_it_shows(tmp_path):
     assert loaded({"m": live})["m"].tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz", "int4", "float6_e2m3fn"])
+@pytest.mark.parametrize(
+    "name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz", "int4", "float6_e2m3fn"]
+)
 def test_types_of_ml_dtypes(name):
     """bf16, fp8 and small integers of NumPy keep their type and bits."""
     import ml_dtypes

@@ -17,7 +17,9 @@ SCHEDULERS = {
     "one": lambda o: S.OneCycleLR(o, 0.5, total_steps=20),
     "cyclic": lambda o: S.CyclicLR(o, 0.1, 0.5, cycle_momentum=False),
     "lambda": lambda o: S.LambdaLR(o, lambda step: 0.9**step),
-    "sequence": lambda o: S.SequentialLR(o, [S.LinearLR(o, 0.1, total_iters=3), S.ExponentialLR(o, 0.9)], [3]),
+    "sequence": lambda o: S.SequentialLR(
+        o, [S.LinearLR(o, 0.1, total_iters=3), S.ExponentialLR(o, 0.9)], [3]
+    ),
     "chained": lambda o: S.ChainedScheduler([S.ConstantLR(o, 0.5, 4), S.ExponentialLR(o, 0.9)]),
     "plateau": lambda o: S.ReduceLROnPlateau(o, patience=0),
 }
@@ -57,13 +59,18 @@ def test_a_gradient_scaler_goes_on():
     source, live = torch.amp.GradScaler("cpu", init_scale=8.0), torch.amp.GradScaler("cpu")
     restored({"s": source}, {"s": live})
     assert live.get_scale() == 8.0
-    restored({"s": torch.amp.GradScaler("cpu", enabled=False)}, {"s": torch.amp.GradScaler("cpu", enabled=False)})
+    restored(
+        {"s": torch.amp.GradScaler("cpu", enabled=False)}, {"s": torch.amp.GradScaler("cpu", enabled=False)}
+    )
 
 
 def test_what_load_state_dict_refuses_is_told_by_path():
     """An object's own error comes as everstep's, with the path and the cause."""
     with pytest.raises(RestoreError, match="deep/s is of type torch.amp.*load_state_dict") as caught:
-        restored({"deep": {"s": torch.amp.GradScaler("cpu", enabled=False)}}, {"deep": {"s": torch.amp.GradScaler("cpu")}})
+        restored(
+            {"deep": {"s": torch.amp.GradScaler("cpu", enabled=False)}},
+            {"deep": {"s": torch.amp.GradScaler("cpu")}},
+        )
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
@@ -82,7 +89,15 @@ class Holder:
 
 @pytest.mark.parametrize(
     "state",
-    [{}, {"a": 1, "b": (None, [b"x", {2: 3.5}])}, None, 7, (1, 2), ["x"], {"big": b"z" * 10000, "t": {"u": "\ud800" * 5000}}],
+    [
+        {},
+        {"a": 1, "b": (None, [b"x", {2: 3.5}])},
+        None,
+        7,
+        (1, 2),
+        ["x"],
+        {"big": b"z" * 10000, "t": {"u": "\ud800" * 5000}},
+    ],
     ids=repr,
 )
 def test_any_state_is_handed_back_as_it_was(state):
@@ -146,7 +161,9 @@ def test_another_number_of_workers_is_told_in_words(was, now):
     """Not an assertion inside torchdata at the first batch."""
     source = loader(was)
     next(iter(source))
-    with pytest.raises(RestoreMismatch, match=f"num_workers={was} and the loader in the state has num_workers={now}"):
+    with pytest.raises(
+        RestoreMismatch, match=f"num_workers={was} and the loader in the state has num_workers={now}"
+    ):
         restored({"l": source}, {"l": loader(now)})
 
 

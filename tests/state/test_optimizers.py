@@ -23,7 +23,13 @@ class Factored(torch.optim.Optimizer):
                 state = self.state[p]
                 square = p.grad.float() ** 2
                 if not state:
-                    state.update(step=0, row=torch.zeros(p.shape[:1]), column=torch.zeros(p.shape[-1:]), mask=torch.zeros(p.shape, dtype=torch.bool), scale=(1.0, [2, None]))
+                    state.update(
+                        step=0,
+                        row=torch.zeros(p.shape[:1]),
+                        column=torch.zeros(p.shape[-1:]),
+                        mask=torch.zeros(p.shape, dtype=torch.bool),
+                        scale=(1.0, [2, None]),
+                    )
                 state["step"] += 1
                 state["row"] += square.reshape(p.shape[0], -1).sum(1)
                 state["column"] += square.reshape(-1, p.shape[-1]).sum(0)
@@ -43,7 +49,12 @@ MAKERS = {
     "lbfgs": lambda p: torch.optim.LBFGS(p, lr=0.1, max_iter=2),
     "rprop": lambda p: torch.optim.Rprop(p),
     "factored": Factored,
-    "groups": lambda p: torch.optim.AdamW([{"params": [q for q in p if q.ndim > 1], "lr": 0.1}, {"params": [q for q in p if q.ndim < 2], "weight_decay": 0.0}]),
+    "groups": lambda p: torch.optim.AdamW(
+        [
+            {"params": [q for q in p if q.ndim > 1], "lr": 0.1},
+            {"params": [q for q in p if q.ndim < 2], "weight_decay": 0.0},
+        ]
+    ),
 }
 
 
@@ -119,7 +130,10 @@ def test_state_that_is_there_is_filled_in_place():
     before = [state["exp_avg"].data_ptr() for state in live["opt"].state.values()]
     restored(source, live)
     assert [state["exp_avg"].data_ptr() for state in live["opt"].state.values()] == before
-    assert all(torch.equal(a["exp_avg"], b["exp_avg"]) for a, b in zip(source["opt"].state.values(), live["opt"].state.values(), strict=True))
+    assert all(
+        torch.equal(a["exp_avg"], b["exp_avg"])
+        for a, b in zip(source["opt"].state.values(), live["opt"].state.values(), strict=True)
+    )
 
 
 def test_groups_keep_their_types():
@@ -141,7 +155,9 @@ def test_other_groups_are_a_mismatch():
     """Another number of parameters is told before anything changes."""
     source, live = world("adamw"), world("adamw")
     live["opt"] = torch.optim.AdamW(list(live["model"].parameters())[:2])
-    with pytest.raises(RestoreMismatch, match=r"opt has parameter groups of sizes \[2\] in the state and \[4\] in"):
+    with pytest.raises(
+        RestoreMismatch, match=r"opt has parameter groups of sizes \[2\] in the state and \[4\] in"
+    ):
         restored(source, live)
 
 

@@ -28,7 +28,9 @@ def test_a_rank_takes_its_own_part():
 def test_a_rank_without_a_part_is_told():
     """By number, with the ranks there are, unless it is skipped."""
     entries = flatten({"pos": PerRank(5)}, rank=0).entries
-    with pytest.raises(RestoreMismatch, match="pos has no part for rank 1; the checkpoint has those of ranks 0"):
+    with pytest.raises(
+        RestoreMismatch, match="pos has no part for rank 1; the checkpoint has those of ranks 0"
+    ):
         match({"pos": PerRank(0)}, entries, rank=1)
     live = {"pos": PerRank(4)}
     fill(match(live, entries, rank=1, strict=False, skip=["pos"]), {})

@@ -57,7 +57,9 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, complex):
         return same(one.real, other.real) and same(one.imag, other.imag)
     if isinstance(one, dict):
-        return len(one) == len(other) and all(same(a, b) and same(one[a], other[b]) for a, b in zip(one, other, strict=True))
+        return len(one) == len(other) and all(
+            same(a, b) and same(one[a], other[b]) for a, b in zip(one, other, strict=True)
+        )
     if isinstance(one, list | tuple | deque):
         return len(one) == len(other) and all(map(same, one, other))
     return one == other
@@ -116,7 +118,13 @@ def test_one_of_each_comes_back_and_is_put_back():
 
 def test_enums_come_back_as_members_of_the_live_class():
     """Where the state shows the class; without a state they are stand-ins."""
-    source = {"c": Color.BLUE, "l": Level.HIGH, "f": Flags.A | Flags.B, "list": [Color.RED, Color.BLUE], "set": {Color.RED}}
+    source = {
+        "c": Color.BLUE,
+        "l": Level.HIGH,
+        "f": Flags.A | Flags.B,
+        "list": [Color.RED, Color.BLUE],
+        "set": {Color.RED},
+    }
     live = {"c": Color.RED, "l": Level.LOW, "f": Flags.A, "list": [Color.BLUE], "set": {Color.BLUE}}
     restored(source, live)
     assert live == source
@@ -129,12 +137,33 @@ def test_enums_come_back_as_members_of_the_live_class():
 def test_the_callers_containers_are_changed_themselves():
     """Lists, sets, dicts and bytearrays keep their identity, the nested ones too; tuples are replaced in their parent."""
     inner, items, group, raw, bag = {"n": 0}, [], {1}, bytearray(b"a"), defaultdict(int)
-    live = {"d": {"inner": inner, "t": (1,)}, "items": items, "group": group, "raw": raw, "bag": bag, "epoch": 0}
+    live = {
+        "d": {"inner": inner, "t": (1,)},
+        "items": items,
+        "group": group,
+        "raw": raw,
+        "bag": bag,
+        "epoch": 0,
+    }
     restored(
-        {"d": {"inner": {"n": 5}, "t": (2, 3)}, "items": [1, 2], "group": {9}, "raw": bytearray(b"zz"), "bag": defaultdict(int, x=3), "epoch": 3},
+        {
+            "d": {"inner": {"n": 5}, "t": (2, 3)},
+            "items": [1, 2],
+            "group": {9},
+            "raw": bytearray(b"zz"),
+            "bag": defaultdict(int, x=3),
+            "epoch": 3,
+        },
         live,
     )
-    assert live == {"d": {"inner": {"n": 5}, "t": (2, 3)}, "items": [1, 2], "group": {9}, "raw": b"zz", "bag": {"x": 3}, "epoch": 3}
+    assert live == {
+        "d": {"inner": {"n": 5}, "t": (2, 3)},
+        "items": [1, 2],
+        "group": {9},
+        "raw": b"zz",
+        "bag": {"x": 3},
+        "epoch": 3,
+    }
     assert live["d"]["inner"] is inner
     assert live["items"] is items
     assert live["group"] is group
@@ -145,7 +174,13 @@ def test_the_callers_containers_are_changed_themselves():
 
 @pytest.mark.parametrize(
     "value",
-    [OrderedDict(b=1, a=2), Counter("hello"), defaultdict(list, x=[1]), deque([1, 2], maxlen=3), defaultdict(None, {1: 2})],
+    [
+        OrderedDict(b=1, a=2),
+        Counter("hello"),
+        defaultdict(list, x=[1]),
+        deque([1, 2], maxlen=3),
+        defaultdict(None, {1: 2}),
+    ],
     ids=repr,
 )
 def test_kin_of_dict_and_list_keep_their_types(value):
@@ -160,7 +195,12 @@ def test_kin_of_dict_and_list_keep_their_types(value):
 
 def test_a_growing_history_is_put_back_whole():
     """A list of numbers has another length in a new process; NumPy's numbers too, and the keys of a Counter."""
-    source = {"loss": [0.5, 0.4], "np": [np.float32(1), np.float32(2)], "seen": Counter(a=2), "window": deque([1, 2, 3], maxlen=3)}
+    source = {
+        "loss": [0.5, 0.4],
+        "np": [np.float32(1), np.float32(2)],
+        "seen": Counter(a=2),
+        "window": deque([1, 2, 3], maxlen=3),
+    }
     live = {"loss": [9.0], "np": [], "seen": Counter(b=1), "window": deque(maxlen=3)}
     window = live["window"]
     restored(source, live)
@@ -170,9 +210,20 @@ def test_a_growing_history_is_put_back_whole():
 
 def test_long_bytes_and_texts_go_to_the_packs():
     """More than 4 KiB is bytes beside the entries, not text in the index."""
-    state = {"b": b"\x01" * 5000, "a": bytearray(5001), "s": "é\ud800" * 3000, "in": [b"z" * 5000, 1], "short": b"x"}
+    state = {
+        "b": b"\x01" * 5000,
+        "a": bytearray(5001),
+        "s": "é\ud800" * 3000,
+        "in": [b"z" * 5000, 1],
+        "short": b"x",
+    }
     flat = flatten(state)
-    assert [(p.path, p.nbytes) for p in flat.pieces] == [("b", 5000), ("a", 5001), ("s", 15000), ("in/0", 5000)]
+    assert [(p.path, p.nbytes) for p in flat.pieces] == [
+        ("b", 5000),
+        ("a", 5001),
+        ("s", 15000),
+        ("in/0", 5000),
+    ]
     assert same(loaded(state), state)
     live = {"b": b"", "a": bytearray(), "s": "", "in": [], "short": b""}
     restored(state, live)
@@ -265,7 +316,10 @@ def test_what_cannot_be_saved_is_refused_by_path_and_type(value, says):
 
 def test_an_open_file_is_refused(tmp_path):
     """By path and type, as anything else that is tied to this process."""
-    with (tmp_path / "log").open("w") as file, pytest.raises(UnsupportedLeaf, match="log is of type _io.TextIOWrapper"):
+    with (
+        (tmp_path / "log").open("w") as file,
+        pytest.raises(UnsupportedLeaf, match="log is of type _io.TextIOWrapper"),
+    ):
         flatten({"log": file})
 
 
@@ -278,7 +332,11 @@ def test_an_open_file_is_refused(tmp_path):
         ({"a": np.zeros(2)}, {"a": 5}, ["a is a plain value in the state and an array"]),
         ({"a": 5}, {"a": np.zeros(2)}, ["a is an array in the state and none"]),
         ({"a": [np.zeros(2)]}, {"a": [np.zeros(2), np.zeros(3)]}, ["a/1 is in the state"]),
-        ({"a": np.zeros(2), "b": np.zeros(3, "f4")}, {"a": np.zeros(3), "b": np.zeros(3)}, ["a has shape [3]", "b has dtype float64"]),
+        (
+            {"a": np.zeros(2), "b": np.zeros(3, "f4")},
+            {"a": np.zeros(3), "b": np.zeros(3)},
+            ["a has shape [3]", "b has dtype float64"],
+        ),
         ({}, {"a": 1}, ["a is in the state"]),
     ],
 )

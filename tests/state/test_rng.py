@@ -101,7 +101,9 @@ def test_a_saved_framework_that_is_not_here_is_told(monkeypatch):
     """By name; it can be skipped."""
     entries, _ = saved({"rng": RNG(python=False, numpy=False)})
     monkeypatch.setattr(rng_module.importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(RestoreMismatch, match="rng/torch is the random state of torch, and torch is not installed"):
+    with pytest.raises(
+        RestoreMismatch, match="rng/torch is the random state of torch, and torch is not installed"
+    ):
         match({"rng": RNG(python=False, numpy=False)}, entries)
     assert match({"rng": RNG()}, entries, strict=False, skip=["rng/torch"]).coverage.skipped == ("rng/torch",)
 

@@ -90,9 +90,7 @@ def test_any_tensor_is_filled_in_place(tensor, by_copy, contiguous):
     """A live tensor takes the saved bits in its own memory, whatever its strides are and the saved one's were."""
     live = zeros(tensor.shape, tensor.dtype)
     if not contiguous and tensor.ndim > 1:
-        live = zeros(tuple(reversed(tensor.shape)), tensor.dtype).permute(
-            *reversed(range(tensor.ndim))
-        )
+        live = zeros(tuple(reversed(tensor.shape)), tensor.dtype).permute(*reversed(range(tensor.ndim)))
     state = {"t": live}
     address = live.data_ptr()
     restored({"t": tensor}, state, by_copy=by_copy)

@@ -49,8 +49,8 @@ class Architecture:
         """The architecture of a live model.
 
         ``factory`` is a function or class at the top of a module that can be imported, or its name
-        ``"package.module:name"``; by default the model's class. Arguments are plain values. With a
-        ``description`` and no factory, `rebuild_model` hands the description to the factory it is given.
+        ``"package.module:name"``; by default the model's class. Arguments are plain values. A
+        ``description`` without arguments is handed to the factory as its one argument.
         Raises `UsageError` when the factory cannot be named or an argument is not plain.
         """
         bare = _bare(model)
@@ -99,9 +99,8 @@ def rebuild_model(
 ) -> Any:
     """The model of a record, with weights when ``state`` is given: a state that `assemble` made.
 
-    Imports and calls the recorded factory, or ``factory``, with the recorded arguments; with a framework's
-    description and no recorded factory, ``factory`` gets the description as its one argument. ``at`` is the
-    path of the model's part in the state, needed where several parts have its parameters' names. Raises
+    Imports and calls the recorded factory, or ``factory``, with the recorded arguments, or with a framework's
+    description as its one argument where there are none. ``at`` is the path of the model's part in the state, needed where several parts have its parameters' names. Raises
     `UsageError` when it cannot be built, `RestoreMismatch` when the built model has other parameters.
     """
     chosen = factory or record.get("factory") or ""
@@ -111,7 +110,8 @@ def rebuild_model(
             hint="pass factory=, a function that builds the model from the description",
         )
     build = find_factory(chosen) if isinstance(chosen, str) else chosen
-    if record.get("description") is not None and not record.get("factory"):
+    given = record.get("args") or record.get("kwargs")
+    if record.get("description") is not None and not given:
         model = _call(build, (decode(record["description"]),), {})
     else:
         kwargs = {name: decode(value) for name, value in record.get("kwargs", {}).items()}
