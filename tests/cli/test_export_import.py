@@ -327,6 +327,7 @@ class TestImport:
             ({"w": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}, "w.shape"),
             ({"w": {"dtype": "F32", "shape": [2**62, 8], "data_offsets": [0, 4]}}, "w.data_offsets"),
             ({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 400]}}, "w.data_offsets"),
+            ({"w": {"dtype": "F32", "shape": [100], "data_offsets": [0, 400]}}, "w.data_offsets"),
             ({"w": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}}, "w.data_offsets"),
             (
                 {

@@ -10,7 +10,7 @@ from everstep.cli import output, places
 from everstep.cli.describe import checkpoint_fields
 from everstep.cli.options import json_option, quiet_option, run_option, store_option
 from everstep.cli.progress import progress
-from everstep.errors import NotFound, RunNotFound, UsageError
+from everstep.errors import NotFound, RunNotFound
 
 if TYPE_CHECKING:
     from everstep.repository.checkpoint import Checkpoint
@@ -50,8 +50,6 @@ def command(
         chosen = _chosen(here, source, run)
         name = parse_run(new_name or chosen[0].run)
         there = places.opened(target, create=True, listener=listener)
-        if there.record.id == here.record.id and name == chosen[0].run:
-            raise UsageError("source and target are the same run", hint="give another --to, or --as NAME")
         copied = copy(here, chosen, there, run=name, listener=listener)
     if as_json:
         output.document({"to": there.store.url, "checkpoints": [checkpoint_fields(one) for one in copied]})
