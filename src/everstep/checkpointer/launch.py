@@ -7,9 +7,10 @@ import socket
 import threading
 
 from everstep.config import process_settings
-from everstep.errors import NotYetSupported, UsageError
+from everstep.errors import UsageError
 from everstep.events import Listener
 from everstep.format.ids import RunId, parse_run
+from everstep.ranks import who_am_i
 from everstep.repository.attempts import Attempt, claim
 from everstep.repository.catalogue import ensure_run
 from everstep.repository.opening import open_repository
@@ -38,13 +39,9 @@ class Launch:
 
     def __init__(self, store: str | Store, run: str, *, keep: str, listener: Listener) -> None:
         told = process_settings()
-        if told.world_size > 1:
-            raise NotYetSupported(
-                f"this is rank {told.rank} of {told.world_size}; this version saves from one rank",
-                hint="use one process, or unset RANK and WORLD_SIZE where only one of them saves",
-            )
+        me = who_am_i(told)
         self.run: RunId = parse_run(run)
-        self.rank, self.world = 0, 1
+        self.rank, self.world = me.rank, me.world
         self.repository: Repository = open_repository(_opened(store, listener), create=True)
         self.run_record = ensure_run(self.repository, self.run, keep=keep)
         self._number = told.attempt

@@ -95,7 +95,7 @@ def _table(kind: _Small) -> npt.NDArray[np.float64]:
     fraction = (patterns & (2**kind.mantissa - 1)) / 2**kind.mantissa
     normal = (1 + fraction) * np.exp2(exponent.astype(np.float64) - kind.bias)
     subnormal = fraction * np.exp2(1.0 - kind.bias)
-    values = sign * np.where(exponent == 0, subnormal, normal)
+    values: npt.NDArray[np.float64] = sign * np.where(exponent == 0, subnormal, normal)
     if kind.specials == "fn":
         values[[0x7F, 0xFF]] = np.nan
     elif kind.specials == "fnuz":
