@@ -10,6 +10,7 @@ import random
 
 import numpy as np
 import torch
+from model import build_model
 from sklearn.datasets import load_digits
 from torch import nn
 from torchdata.stateful_dataloader import StatefulDataLoader
@@ -17,6 +18,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 import everstep as es
 
 TRAINED_ON = 1437
+log = logging.getLogger("digits")
 
 
 class Digits(torch.utils.data.Dataset):
@@ -41,20 +43,6 @@ class Digits(torch.utils.data.Dataset):
 
     def load_state_dict(self, state):
         torch.set_rng_state(state["rng"])
-
-
-def build_model(width=32, dropout=0.25):
-    return nn.Sequential(
-        nn.Conv2d(1, width, 3, padding=1),
-        nn.BatchNorm2d(width),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(width, 2 * width, 3, padding=1),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Dropout(dropout),
-        nn.Linear(2 * width * 16, 10),
-    )
 
 
 def endless(loader):
@@ -102,8 +90,8 @@ def main():
         chosen.store,
         chosen.run,
         every=chosen.every,
-        config=vars(chosen),
-        architecture=es.Architecture.of(model, factory=build_model),
+        config={"steps": chosen.steps, "batch_size": 64, "lr": 3e-3},
+        architecture=es.Architecture.of(model, factory="model:build_model"),
     ) as ckpt:
         batches = endless(loader)
         for step in ckpt.loop(state, until=chosen.steps):
@@ -116,8 +104,8 @@ def main():
             ckpt.log(loss=loss)
             if (step + 1) % 100 == 0:
                 ckpt.log(accuracy=accuracy(model, data))
-                logging.info("step %d: loss %.4f", step + 1, loss)
-        logging.info("accuracy on images not trained on: %.3f", accuracy(model, data))
+                log.info("step %d: loss %.4f", step + 1, loss)
+        log.info("accuracy on images not trained on: %.3f", accuracy(model, data))
 
 
 if __name__ == "__main__":
