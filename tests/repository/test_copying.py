@@ -7,6 +7,7 @@ import pytest
 from everstep.errors import (
     CheckpointPruned,
     CorruptChunk,
+    CorruptObject,
     IntegrityError,
     InvalidManifest,
     MissingObject,
@@ -14,7 +15,7 @@ from everstep.errors import (
     UsageError,
 )
 from everstep.events import Transferred
-from everstep.format.packs import PAGE
+from everstep.format.packs import PAGE, PackEntry, write_header
 from everstep.repository import keys as k
 from everstep.repository.attempts import claim
 from everstep.repository.catalogue import checkpoints, find_run, newest
@@ -108,6 +109,19 @@ def test_a_damaged_pack_in_the_destination_is_not_trusted():
         with pytest.raises(IntegrityError, match=pack):
             copy(repo, made, there)
         assert newest(there, "run") is None
+
+
+def test_another_pack_under_the_same_key_is_not_trusted():
+    """Though it is whole and holds the chunks where they should be: it has another length."""
+    repo, made = three()
+    pack = read_manifest(repo, made[0]).packs[0]
+    header = bytearray(PAGE)
+    data = repo.store.get(pack, 10**9)[PAGE:] + b"more"
+    write_header([PackEntry("other", "U8", (len(data),), len(data))], memoryview(header))
+    there = world()
+    plant(there.store, pack, bytes(header) + data)
+    with pytest.raises(CorruptObject, match=pack):
+        copy(repo, made, there)
 
 
 def test_damage_in_the_source_stops_the_copy():
