@@ -49,7 +49,7 @@ def find_tag(repo: Repository, name: str) -> TagRecord:
     record = _read(repo, tag_key(parse_tag(name)))
     if record is None:
         raise CheckpointNotFound(
-            f"{repo.store.url} has no tag {name!r}", hint="list the tags with: everstep tag --list", tag=name
+            f"{repo.store.url} has no tag {name!r}", hint="list the tags with: everstep tag", tag=name
         )
     return record
 
