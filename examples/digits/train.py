@@ -104,7 +104,7 @@ def main():
             ckpt.log(loss=loss)
             if (step + 1) % 100 == 0:
                 ckpt.log(accuracy=accuracy(model, data))
-                log.info("step %d: loss %.4f", step + 1, loss)
+                log.info("step %d: loss %.4f", step + 1, loss.item())
         log.info("accuracy on images not trained on: %.3f", accuracy(model, data))
 
 

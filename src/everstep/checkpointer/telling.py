@@ -9,18 +9,17 @@ from everstep.events import Event, FellBack, Retried, SaveCommitted, SaveFailing
 __all__ = ["log_event"]
 
 _log = logging.getLogger("everstep")
-_GB = 1e9
 
 
 def log_event(event: Event) -> None:
     """A line for what a person should see; progress is left to other listeners."""
     match event:
         case SaveStaged(run=run, step=step, bytes=size, stall_s=stall):
-            _log.debug("%s step %d: %.3f GB staged in %.3f s", run, step, size / _GB, stall)
+            _log.debug("%s step %d: %s staged in %.3f s", run, step, _size(size), stall)
         case SaveCommitted(run=run, step=step, bytes=size, stored_bytes=stored, durable_s=durable):
             _log.info(
-                "saved %s step %d: %.3f GB, %.3f GB new, durable after %.2f s",
-                run, step, size / _GB, stored / _GB, durable,
+                "saved %s step %d: %s, %s new, durable after %.2f s",
+                run, step, _size(size), _size(stored), durable,
             )  # fmt: skip
         case SaveSkipped(run=run, step=step):
             _log.warning("save of %s step %d skipped: the one before is still under way", run, step)
@@ -35,3 +34,11 @@ def log_event(event: Event) -> None:
             _log.warning("%s %s: %s; trying again in %.1f s", verb, key, error, wait)
         case _:
             pass
+
+
+def _size(count: int) -> str:
+    """Bytes in decimal units, for people: ``1.49 GB``."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.3g} {unit}"
+    return f"{count} B"
