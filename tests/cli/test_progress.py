@@ -2,7 +2,9 @@
 
 import io
 
-from everstep.cli.progress import Bar, Lines
+import pytest
+
+from everstep.cli.progress import Bar, Lines, progress
 from everstep.events import FellBack, Retried, SaveCommitted, Transferred
 
 
@@ -67,3 +69,12 @@ def test_an_empty_transfer_has_no_share():
     with Lines(told.append) as listener:
         listener(Transferred(what="upload", done=0, total=0))
     assert told == ["upload: 0 B of 0 B"]
+
+
+@pytest.mark.parametrize(("setting", "kind"), [("always", Bar), ("auto", Lines), ("never", Lines)])
+def test_the_settings_choose(setting, kind, monkeypatch):
+    """EVERSTEP_SHOW_PROGRESS: bars, what fits, or trouble only."""
+    monkeypatch.setenv("EVERSTEP_SHOW_PROGRESS", setting)
+    assert type(progress()) is kind
+    with progress(quiet=True) as listener:
+        listener(Transferred(what="nothing is shown", done=0, total=1))

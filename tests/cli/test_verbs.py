@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import everstep as es
 from tests.cli.worlds import ask, state_at, trained
@@ -80,6 +81,25 @@ class TestShow:
         assert "embed.weight" not in folded
         assert "model ..." in folded
         assert "3 leaves" in folded
+
+    def test_a_list_of_thousands_is_cut_short(self, store, capsys):
+        """A loss history does not fill the screen; --all shows it."""
+        with es.Checkpointer(store, "long") as ckpt:
+            ckpt.save(1, {"history": [np.float32(n) for n in range(1000)], "last": 1}).wait()
+        out = ask(capsys, "show", "long", "--store", store).out
+        assert "... 980 more" in out
+        assert "last" in out
+        assert len(ask(capsys, "show", "long", "--store", store, "--all").out.splitlines()) > 1000
+
+    def test_the_architecture_is_shown(self, store, capsys):
+        """How to build the model again, and with what code."""
+        model = torch.nn.Linear(3, 2)
+        architecture = es.Architecture.of(model, factory="torch.nn:Linear", args=(3, 2))
+        with es.Checkpointer(store, "net", architecture=architecture) as ckpt:
+            ckpt.save(1, {"model": model}).wait()
+        assert "torch.nn:Linear" in ask(capsys, "show", "net", "--store", store).out
+        found = ask(capsys, "show", "net", "--store", store, "--json").json["architecture"]
+        assert "torch.nn:Linear" in str(found)
 
     @pytest.mark.parametrize("name", ["digits@20", "tag:best", "digits@latest", "digits"])
     def test_a_checkpoint_has_several_names(self, name, store, capsys):

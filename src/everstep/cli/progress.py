@@ -145,7 +145,10 @@ Progress = Lines | Bar
 
 
 def progress(*, quiet: bool = False) -> Progress:
-    """The progress that fits stderr: to be entered, which gives the listener."""
-    if quiet:
+    """The progress that fits stderr and the settings: to be entered, which gives the listener."""
+    from everstep.config import settings
+
+    shown = settings().show_progress
+    if quiet or shown == "never":
         return Lines(output.say, moves=False)
-    return Bar(sys.stderr) if sys.stderr.isatty() else Lines(output.say)
+    return Bar(sys.stderr) if shown == "always" or sys.stderr.isatty() else Lines(output.say)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_MANY = 200
+_FEW = 20
+"""Of more children than these, so many are shown; ``--all`` shows the rest."""
 _WIDE = 60
 """Characters of a plain value that a line of the tree shows."""
 
@@ -110,7 +113,8 @@ def _head(shown: Checkpoint, lineage: dict[str, object]) -> None:
     output.line(
         f"created     {output.time_text(shown.created)} by attempt {shown.attempt} of {len(attempts)}"
     )
-    output.line(f"state       {output.bytes_text(shown.bytes)}, {stored}, {lineage['packs']} packs")
+    packs = "1 pack" if lineage["packs"] == 1 else f"{lineage['packs']} packs"
+    output.line(f"state       {output.bytes_text(shown.bytes)}, {stored}, {packs}")
     output.line(f"world       {shown.world} {'rank' if shown.world == 1 else 'ranks'}")
     if shares:
         output.line(f"shares with {len(shares)} other {'save' if len(shares) == 1 else 'saves'}")
@@ -129,7 +133,15 @@ def _facts(title: str, facts: object) -> None:
         return
     output.line(title)
     for name, value in facts.items():
-        output.line(f"  {output.printable(str(name))}: {output.printable(_short(value))}")
+        if value not in (None, {}, [], ()):
+            output.line(f"  {output.printable(str(name))}: {output.printable(_fact(value))}")
+
+
+def _fact(value: object) -> str:
+    """A value of a record; a dict of plain values in one line."""
+    if isinstance(value, dict) and not any(isinstance(item, dict | list) for item in value.values()):
+        return " ".join(f"{name}={item}" for name, item in value.items())
+    return _short(value)
 
 
 def _short(value: object) -> str:
@@ -159,5 +171,10 @@ def _rows(node: Node, level: int, depth: int | None, rows: list[tuple[str, str, 
 
 
 def _children(nodes: Sequence[Node], level: int, depth: int | None, rows: list[tuple[str, str, str]]) -> None:
-    for node in nodes:
+    shown = nodes if depth is None or len(nodes) <= _MANY else nodes[:_FEW]
+    for node in shown:
         _rows(node, level, depth, rows)
+    rest = nodes[len(shown) :]
+    if rest:
+        size = sum(node.bytes for node in rest)
+        rows.append((f"{'  ' * level}... {len(rest)} more", "", output.bytes_text(size) if size else ""))
