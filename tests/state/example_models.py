@@ -1,5 +1,7 @@
 """Models that tests build again by name."""
 
+import itertools
+
 import torch
 
 
@@ -16,7 +18,7 @@ class Tied(torch.nn.Module):
 
 def build(sizes):
     """Linear layers between these widths."""
-    return torch.nn.Sequential(*(torch.nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)))
+    return torch.nn.Sequential(*(torch.nn.Linear(a, b) for a, b in itertools.pairwise(sizes)))
 
 
 def from_description(description):

@@ -62,7 +62,7 @@ def test_the_part_of_the_state_is_named_where_it_is_not_clear():
     made = rebuild_model(record, state=loaded({"model": model, "ema": ema}))
     assert torch.equal(made[0].weight, model[0].weight)
     state = loaded({"a": model, "b": ema})
-    with pytest.raises(UsageError, match="not clear.*'a', 'b'"):
+    with pytest.raises(UsageError, match=r"not clear.*'a', 'b'"):
         rebuild_model(record, state=state)
     assert torch.equal(rebuild_model(record, state=state, at="b")[0].weight, ema[0].weight)
 
@@ -72,7 +72,7 @@ def test_another_table_is_refused_before_weights_are_loaded():
     record = Architecture.of(build([2, 3]), factory=build, args=([2, 5],)).record()
     with pytest.raises(RestoreMismatch, match=r"0.weight has shape \[5, 2\] built and \[3, 2\] recorded"):
         rebuild_model(record)
-    with pytest.raises(RestoreMismatch, match="1.bias is built and not recorded"):
+    with pytest.raises(RestoreMismatch, match=r"1.bias is built and not recorded"):
         rebuild_model(record, factory=lambda _sizes: build([2, 3, 3]))
     assert rebuild_model(record, factory=lambda _sizes: build([2, 3]))[0].out_features == 3
 
@@ -131,7 +131,7 @@ def test_arguments_are_plain():
 def test_a_factory_that_fails_is_told():
     """With its name and the cause."""
     record = Architecture.of(build([2, 3]), factory=build).record()
-    with pytest.raises(UsageError, match="build.*TypeError"):
+    with pytest.raises(UsageError, match=r"build.*TypeError"):
         rebuild_model(record)
 
 

@@ -98,6 +98,7 @@ class TrainState:
 
 
 def make_state(seed):
+    """A state with the moments of an optimizer."""
     params = {"w": jax.random.normal(jax.random.key(seed), (2, 3)), "b": jnp.zeros(3)}
     moments = {"w": params["w"] ** 2, "b": params["b"]}
     return TrainState(seed, params, (AdamState(jnp.int32(seed), params, moments), ()))
@@ -117,7 +118,7 @@ def test_a_train_state_is_replaced_by_a_changed_copy():
 
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
 def test_a_narrowed_type_is_an_error():
-    """jax without 64 bits makes float32 of float64: said, not done."""
+    """Jax without 64 bits makes float32 of float64: said, not done."""
     root, array = flatten({"a": np.zeros(2)}).entries
     made = assemble([root, msgspec.structs.replace(array, framework="jax")])
     made.wanted[0].target.view()[:] = bytes(16)

@@ -42,6 +42,7 @@ class Transformer(torch.nn.Module):
 
 
 def equal(one, other):
+    """The same state dict, bit for bit."""
     a, b = one.state_dict(), other.state_dict()
     return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 

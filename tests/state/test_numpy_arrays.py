@@ -28,7 +28,7 @@ def arrays(draw):
     shape = draw(hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
     count = int(np.prod(shape, dtype=int)) * dtype.itemsize
     raw = np.random.default_rng(draw(st.integers(0, 99))).integers(
-        0, 2 if dtype == bool else 256, count, np.uint8
+        0, 2 if dtype.kind == "b" else 256, count, np.uint8
     )
     made = raw.view(dtype).reshape(shape) if dtype.itemsize and count else np.zeros(shape, dtype)
     if made.dtype.kind == "U":
@@ -44,6 +44,7 @@ def arrays(draw):
 
 
 def same(one, other):
+    """Bit-equal, of one type."""
     return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
 
 

@@ -26,11 +26,13 @@ SCHEDULERS = {
 
 
 def schedule(name):
+    """An optimizer and its scheduler."""
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0)
     return {"opt": optimizer, "sched": SCHEDULERS[name](optimizer)}
 
 
 def go(state, steps):
+    """The learning rates of some steps."""
     rates = []
     for n in range(steps):
         state["opt"].step()
@@ -66,7 +68,7 @@ def test_a_gradient_scaler_goes_on():
 
 def test_what_load_state_dict_refuses_is_told_by_path():
     """An object's own error comes as everstep's, with the path and the cause."""
-    with pytest.raises(RestoreError, match="deep/s is of type torch.amp.*load_state_dict") as caught:
+    with pytest.raises(RestoreError, match=r"deep/s is of type torch.amp.*load_state_dict") as caught:
         restored(
             {"deep": {"s": torch.amp.GradScaler("cpu", enabled=False)}},
             {"deep": {"s": torch.amp.GradScaler("cpu")}},
@@ -124,11 +126,12 @@ def test_a_failing_state_dict_is_told_by_path():
         def state_dict(self):
             raise ValueError("not now")
 
-    with pytest.raises(UnsupportedLeaf, match="b is of type .*Broken.*not now"):
+    with pytest.raises(UnsupportedLeaf, match=r"b is of type .*Broken.*not now"):
         flatten({"b": Broken({})})
 
 
 def loader(workers, seed=0):
+    """A shuffling loader of twenty numbers."""
     from torchdata.stateful_dataloader import StatefulDataLoader
 
     return StatefulDataLoader(

@@ -34,7 +34,7 @@ class Factored(torch.optim.Optimizer):
                 state["row"] += square.reshape(p.shape[0], -1).sum(1)
                 state["column"] += square.reshape(-1, p.shape[-1]).sum(0)
                 state["mask"] |= p.grad > 0
-                p -= group["lr"] * p.grad / (1 + state["row"].sum().sqrt()).to(p.dtype)
+                p.sub_(group["lr"] * p.grad / (1 + state["row"].sum().sqrt()).to(p.dtype))
 
 
 MAKERS = {
@@ -47,7 +47,7 @@ MAKERS = {
     "tensor lr": lambda p: torch.optim.Adam(p, lr=torch.tensor(0.01)),
     "adafactor": lambda p: torch.optim.Adafactor(p, lr=0.01),
     "lbfgs": lambda p: torch.optim.LBFGS(p, lr=0.1, max_iter=2),
-    "rprop": lambda p: torch.optim.Rprop(p),
+    "rprop": torch.optim.Rprop,
     "factored": Factored,
     "groups": lambda p: torch.optim.AdamW(
         [
@@ -59,12 +59,14 @@ MAKERS = {
 
 
 def world(name, dtype=torch.float32):
+    """A small model with an optimizer."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2)).to(dtype)
     return {"model": model, "opt": MAKERS[name](list(model.parameters()))}
 
 
 def train(state, steps, seed):
+    """Some steps on random batches."""
     generator = torch.Generator().manual_seed(seed)
     dtype = next(state["model"].parameters()).dtype
     for _ in range(steps):
@@ -84,6 +86,7 @@ def train(state, steps, seed):
 
 
 def weights(state):
+    """All parameters as one tensor."""
     return torch.cat([p.detach().float().flatten() for p in state["model"].parameters()])
 
 

@@ -33,6 +33,7 @@ arrays = st.lists(st.integers(-5, 5), max_size=4).map(lambda items: np.array(ite
 
 
 def distinct(made):
+    """No two keys with one text."""
     return len({str(key) for key in made}) == len(made)
 
 
@@ -245,7 +246,7 @@ class Frozen:
     apply: Any = dataclasses.field(default=print, metadata={"pytree_node": False})
 
 
-Point = namedtuple("Point", "x y")
+Point = namedtuple("Point", "x y")  # noqa: PYI024 - the other kind is in the tests of jax
 
 
 def test_dataclasses_are_saved_by_field():
@@ -281,12 +282,14 @@ def test_named_tuples_are_saved_by_field():
 
 
 def loop():
+    """A list that contains itself."""
     made: list[Any] = []
     made.append(made)
     return made
 
 
 def deep():
+    """A list in a list, 200 times."""
     made: Any = np.zeros(1)
     for _ in range(200):
         made = [made]
@@ -318,7 +321,7 @@ def test_an_open_file_is_refused(tmp_path):
     """By path and type, as anything else that is tied to this process."""
     with (
         (tmp_path / "log").open("w") as file,
-        pytest.raises(UnsupportedLeaf, match="log is of type _io.TextIOWrapper"),
+        pytest.raises(UnsupportedLeaf, match=r"log is of type _io.TextIOWrapper"),
     ):
         flatten({"log": file})
 

@@ -153,10 +153,12 @@ def test_a_tensor_of_more_than_two_gibibytes_is_described_in_full():
 
 
 def quantized_per_tensor(values):
+    """One scale for all."""
     return torch.quantize_per_tensor(values, scale=0.1, zero_point=3, dtype=torch.quint8)
 
 
 def quantized_per_channel(values):
+    """A scale for each row."""
     scales, zeros = torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64), torch.tensor([0, 1, 2])
     return torch.quantize_per_channel(values, scales, zeros, axis=0, dtype=torch.qint8)
 
@@ -229,7 +231,7 @@ def test_inference_tensors_are_filled():
         (lambda: torch.eye(3).to_sparse(), "sparse"),
         (lambda: torch.eye(3).to_sparse_csr(), "sparse"),
         (lambda: torch.empty(3, device="meta"), "meta"),
-        (lambda: torch.nn.parameter.UninitializedParameter(), "shape is not known"),
+        (torch.nn.parameter.UninitializedParameter, "shape is not known"),
         (
             lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
             "subclass|layout",
@@ -267,7 +269,7 @@ def test_plain_subclasses_are_saved():
 
 
 def test_shapes_types_and_devices_come_back():
-    """torch's own small values keep their types, in containers too."""
+    """Torch's own small values keep their types, in containers too."""
     source = {
         "dtype": torch.bfloat16,
         "device": torch.device("cuda", 1),

@@ -100,8 +100,9 @@ def rebuild_model(
     """The model of a record, with weights when ``state`` is given: a state that `assemble` made.
 
     Imports and calls the recorded factory, or ``factory``, with the recorded arguments, or with a framework's
-    description as its one argument where there are none. ``at`` is the path of the model's part in the state, needed where several parts have its parameters' names. Raises
-    `UsageError` when it cannot be built, `RestoreMismatch` when the built model has other parameters.
+    description as its one argument where there are none. ``at`` is the path of the model's part in the state,
+    needed where several parts have its parameters' names. Raises `UsageError` when it cannot be built,
+    `RestoreMismatch` when the built model has other parameters.
     """
     chosen = factory or record.get("factory") or ""
     if not chosen:

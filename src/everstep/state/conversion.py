@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from everstep.errors import UsageError
@@ -23,8 +25,9 @@ def flatten(state: Mapping[str, object], *, rank: int = 0) -> Flat:
     Raises `UnsupportedLeaf` with path and type, `NotYetSupported` for tensors spread over ranks.
     """
     into = Flattening(known().live, rank=rank)
-    into.visit(_root(state), "")
-    return into.done()
+    with _uncollected():
+        into.visit(_root(state), "")
+        return into.done()
 
 
 def match(
@@ -73,6 +76,18 @@ def assemble(entries: Sequence[Entry]) -> Restoration[object]:
     kinds = known()
     into = Restoring(kinds.live, kinds.builders, rank=0, free=True, fresh=fresh)
     return into.done(into.build(tree(entries)))
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the garbage collector: training waits here, and a full collection takes longer than all of this."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
 
 
 def _root(state: Mapping[str, object]) -> Any:

@@ -39,8 +39,8 @@ class Kinds:
 def known() -> Kinds:
     """All kinds; those of torch and jax where the program has imported them already."""
     plain, scalar, torch_value = PlainKind(), NumpyScalarKind(), TorchValueKind()
-    nests = (NamedTupleKind(), DictKind(), ListKind(), DataclassKind())
-    live: list[Kind] = [scalar, plain, PerRankKind(), RNGKind(), torch_value]
+    nests = (DictKind(), ListKind(), NamedTupleKind(), DataclassKind())
+    live: list[Kind] = [plain, *nests[:2]]  # exact types, so these come first: most values are theirs
     if sys.modules.get("torch") is not None:
         from everstep.state.modules import ModuleKind  # noqa: PLC0415 - torch is imported only where it is used
         from everstep.state.optimizers import OptimizerKind  # noqa: PLC0415 - as above
@@ -51,7 +51,16 @@ def known() -> Kinds:
         from everstep.state.jax_arrays import JaxKind  # noqa: PLC0415 - jax is imported only where it is used
 
         live.append(JaxKind())
-    live += [NumpyArrayKind(), GeneratorKind(), ObjectKind(), *nests]
+    live += [
+        NumpyArrayKind(),
+        scalar,
+        PerRankKind(),
+        RNGKind(),
+        torch_value,
+        GeneratorKind(),
+        ObjectKind(),
+        *nests[2:],
+    ]
     return Kinds(live=tuple(live), builders=(plain, scalar, torch_value, *nests))
 
 

@@ -125,8 +125,10 @@ def _has_enum(value: Any) -> bool:
 def _stored_enums(value: Any) -> Iterator[EnumValue]:
     if isinstance(value, EnumValue):
         yield value
-    for item in _nested(value):
-        yield from _stored_enums(item)
+    items = _nested(value)
+    if not set(map(type, items)) <= _SCALARS - {EnumValue}:
+        for item in items:
+            yield from _stored_enums(item)
 
 
 def _enums(value: Any, depth: int = MAX_DEPTH) -> Iterator[tuple[str, type[enum.Enum]]]:
