@@ -62,6 +62,22 @@ def test_a_damaged_newest_falls_back_to_the_one_before_loudly(caplog):
     assert "step 3" in caplog.text
 
 
+def test_a_damaged_commit_record_is_passed_over_too():
+    """The newest record itself may be what is damaged: the one before is restored; with "fail" it is an error."""
+    store = saved(MemoryStore())
+    key = next(listed.key for listed in store.list("runs/run/commits/"))
+    spoil(store, key, position=20)
+    with (
+        es.Checkpointer(store, "run", on_corrupt="fail") as ckpt,
+        pytest.raises(IntegrityError, match="commits"),
+    ):
+        ckpt.restore(blank())
+    state = blank()
+    with es.Checkpointer(store, "run") as ckpt:
+        assert ckpt.restore(state) == 2
+    assert (es.load(store, run="run")["a"] == 2).all()
+
+
 def test_after_a_fall_back_the_run_goes_on_from_there():
     """What is saved after the fall-back is the newest, and refers to no damaged byte."""
     store = saved(MemoryStore())

@@ -13,7 +13,7 @@ from everstep.checkpointer.background import Background
 from everstep.checkpointer.launch import Launch
 from everstep.checkpointer.pace import Pace
 from everstep.checkpointer.pending import Pending
-from everstep.checkpointer.restoring import Restored, check_on_corrupt, fetch, first_whole
+from everstep.checkpointer.restoring import Restored, check_on_corrupt, fetch, newest_whole
 from everstep.checkpointer.saving import Base, Work, known_chunks, run
 from everstep.checkpointer.stepping import steps
 from everstep.checkpointer.telling import log_event
@@ -149,11 +149,11 @@ class Checkpointer:
                 listener=self._listener,
             )
 
-        restored = first_whole(
-            self._candidates(step),
-            read,
-            on_corrupt=self._on_corrupt if step is None else "fail",
-            listener=self._listener,
+        repository, run_id = self._launch.repository, self._launch.run
+        restored = (
+            newest_whole(repository, run_id, read, on_corrupt=self._on_corrupt, listener=self._listener)
+            if step is None
+            else read(find(repository, run_id, step))
         )
         reached = None if restored is None else restored.checkpoint.step
         if self._progress:
@@ -164,16 +164,6 @@ class Checkpointer:
             self._base = Base(checkpoint=restored.checkpoint, known=known_chunks(restored.indexes))
         self.prepare(state)
         return reached
-
-    def _candidates(self, step: int | None) -> Iterator[Checkpoint]:
-        repository, run_id = self._launch.repository, self._launch.run
-        if step is not None:
-            yield find(repository, run_id, step)
-            return
-        first = newest(repository, run_id)
-        if first is not None:
-            yield first
-            yield from (other for other in checkpoints(repository, run_id) if other.save != first.save)
 
     def prepare(self, state: State) -> None:
         """Make staging memory for a state of this size ready, in the background."""

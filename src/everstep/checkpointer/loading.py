@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from everstep.checkpointer.launch import open_reading
-from everstep.checkpointer.restoring import Restored, check_on_corrupt, fetch, first_whole
+from everstep.checkpointer.restoring import Restored, check_on_corrupt, fetch, newest_whole
 from everstep.checkpointer.telling import log_event
 from everstep.config import settings
 from everstep.errors import CheckpointNotFound, UsageError
 from everstep.events import Listener
 from everstep.format.ids import parse_run
-from everstep.repository.catalogue import checkpoints, find
+from everstep.repository.catalogue import find, find_run
 from everstep.repository.checkpoint import Checkpoint
-from everstep.repository.repository import Repository
 from everstep.state.architecture import rebuild_model
 from everstep.state.conversion import assemble
 from everstep.store.protocol import Store
@@ -94,23 +93,15 @@ def _load(
             listener=listener,
         )
 
-    restored = first_whole(
-        _candidates(repository, chosen.run, step),
-        read,
-        on_corrupt=on_corrupt if step is None else "fail",
-        listener=listener,
-    )
+    named = parse_run(chosen.run)
+    if step is not None:
+        return read(find(repository, named, step))
+    restored = newest_whole(repository, named, read, on_corrupt=on_corrupt, listener=listener)
     if restored is None:
+        find_run(repository, named)
         raise CheckpointNotFound(
             f"run {chosen.run!r} has no checkpoint in {repository.store.url}",
             hint="everstep ls shows what is there",
             run=chosen.run,
         )
     return restored
-
-
-def _candidates(repository: Repository, run: str, step: int | None) -> Iterator[Checkpoint]:
-    if step is not None:
-        yield find(repository, parse_run(run), step)
-    else:
-        yield from checkpoints(repository, parse_run(run))

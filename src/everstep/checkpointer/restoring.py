@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -12,13 +12,14 @@ from everstep.format.entries import Entry
 from everstep.format.index import Index
 from everstep.format.manifest import Manifest
 from everstep.plan.load import plan_load
+from everstep.repository.catalogue import checkpoint, decided
 from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.reading import read_index, read_manifest
 from everstep.repository.repository import Repository
 from everstep.state.flat import Coverage, Restoration
 from everstep.transfer.download import download
 
-__all__ = ["Restored", "check_on_corrupt", "fetch", "first_whole"]
+__all__ = ["Restored", "check_on_corrupt", "fetch", "newest_whole"]
 
 T = TypeVar("T")
 
@@ -46,7 +47,7 @@ def check_on_corrupt(on_corrupt: str) -> str:
 
 def fetch(
     repository: Repository,
-    checkpoint: Checkpoint,
+    chosen: Checkpoint,
     match: Callable[[Sequence[Entry]], Restoration[T]],
     *,
     budget_bytes: int,
@@ -57,57 +58,58 @@ def fetch(
 
     Raises what ``match`` raises before anything is read into the state; `IntegrityError` for damage.
     """
-    manifest = read_manifest(repository, checkpoint)
+    manifest = read_manifest(repository, chosen)
     restoration = match(manifest.entries)
-    indexes = tuple(read_index(repository, checkpoint, ref) for ref in manifest.indexes)
+    indexes = tuple(read_index(repository, chosen, ref) for ref in manifest.indexes)
     reads = plan_load(restoration.wanted, indexes)
     download(
         repository.store,
         reads,
         restoration.wanted,
-        run=checkpoint.run,
-        step=checkpoint.step,
+        run=chosen.run,
+        step=chosen.step,
         budget_bytes=budget_bytes,
         workers=workers,
         listener=listener,
     )
     return Restored(
         value=restoration.finish(),
-        checkpoint=checkpoint,
+        checkpoint=chosen,
         manifest=manifest,
         indexes=indexes,
         coverage=restoration.coverage,
     )
 
 
-def first_whole(
-    candidates: Iterable[Checkpoint],
+def newest_whole(
+    repository: Repository,
+    run: str,
     read: Callable[[Checkpoint], Restored[T]],
     *,
     on_corrupt: str,
     listener: Listener,
 ) -> Restored[T] | None:
-    """The first candidate that reads whole, or None without candidates.
+    """The newest checkpoint that reads whole, or None when the run has none.
 
-    With ``on_corrupt="previous"`` a damaged one is passed over, loudly (`FellBack`). Raises the first
-    candidate's error when it is not, or when all are damaged.
+    With ``on_corrupt="previous"`` a damaged one, its commit record included, is passed over, loudly
+    (`FellBack`). Raises the first one's error when it is not, or when all are damaged.
     """
-    damage: tuple[Checkpoint, IntegrityError] | None = None
-    for candidate in candidates:
+    damage: tuple[int, IntegrityError] | None = None
+    for save in decided(repository, run):
         try:
-            restored = read(candidate)
+            candidate = checkpoint(repository, run, save)
+            restored = None if candidate is None else read(candidate)
         except IntegrityError as error:
             if on_corrupt == "fail":
                 raise
-            damage = damage or (candidate, error)
+            damage = damage or (save.step, error)
+            continue
+        if restored is None:
             continue
         if damage:
             listener(
                 FellBack(
-                    run=candidate.run,
-                    damaged_step=damage[0].step,
-                    to_step=candidate.step,
-                    error=str(damage[1]),
+                    run=run, damaged_step=damage[0], to_step=restored.checkpoint.step, error=str(damage[1])
                 )
             )
         return restored
