@@ -1,5 +1,7 @@
 """doctor tries a store's promises on the store itself."""
 
+import os
+
 import pytest
 
 from everstep.store.opening import open_store
@@ -46,6 +48,16 @@ def test_a_place_that_cannot_be_a_store_fails_with_words(tmp_path, capsys):
     answer = ask(capsys, "doctor", "--store", tmp_path / "file")
     assert answer.code == 1
     assert "is not a folder" in answer.out
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_may_only_be_read_is_access_denied(tmp_path, capsys):
+    """Exit 4, naming the folder."""
+    (tmp_path / "sealed").mkdir(mode=0o555)
+    answer = ask(capsys, "doctor", "--store", tmp_path / "sealed", "--probe-mb", "1")
+    assert answer.code == 4
+    assert "failed   write" in answer.out
+    assert str(tmp_path / "sealed") in answer.out
 
 
 def test_a_wrong_address_is_a_usage_error(capsys):

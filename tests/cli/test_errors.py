@@ -17,7 +17,9 @@ from tests.cli.worlds import ask, shell, trained
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     """A store that the tests of this file only read."""
-    return trained(tmp_path_factory.mktemp("read") / "store")
+    made = trained(tmp_path_factory.mktemp("read") / "store")
+    assert shell("tag", "best", "digits@20", "--store", made).code == 0
+    return made
 
 
 @pytest.mark.parametrize(
@@ -29,7 +31,8 @@ def store(tmp_path_factory):
         (["ls", "quite-another"], 3, "E-RUN-NOT-FOUND", "runs here: digits"),
         (["verify", "digts"], 3, "E-RUN-NOT-FOUND", "did you mean digits?"),
         (["cp", "digts", "--to", "memory://x"], 3, "E-RUN-NOT-FOUND", "did you mean digits?"),
-        (["show", "tag:best"], 3, "E-CHECKPOINT-NOT-FOUND", ""),
+        (["show", "tag:bset"], 3, "E-CHECKPOINT-NOT-FOUND", "did you mean best?"),
+        (["show", "tag:unlike"], 3, "E-CHECKPOINT-NOT-FOUND", "tags here: best"),
         (["show", "digits@ten"], 2, "E-USAGE", "RUN@STEP"),
         (["show"], 2, "E-USAGE", "EVERSTEP_RUN"),
         (["show", "@10"], 2, "E-USAGE", "EVERSTEP_RUN"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-from everstep.errors import RunNotFound, UsageError
+from everstep.errors import CheckpointNotFound, RunNotFound, UsageError
 
 if TYPE_CHECKING:
     from everstep.events import Listener
@@ -65,23 +65,38 @@ def selected(repository: Repository, text: str | None, run: str | None = None) -
     """The checkpoint that was asked for. Raises `RunNotFound`, `CheckpointNotFound`, `CheckpointPruned`."""
     from everstep.repository.catalogue import resolve
 
+    name = selector(text, run)
     try:
-        return resolve(repository, selector(text, run))
+        return resolve(repository, name)
     except RunNotFound as error:
-        raise with_near_runs(repository, error, selector(text, run).partition("@")[0]) from None
+        raise with_near_runs(repository, error, name.partition("@")[0]) from None
+    except CheckpointNotFound as error:
+        if not name.startswith("tag:"):
+            raise
+        raise _with_near_tags(repository, error, name.removeprefix("tag:")) from None
 
 
 def with_near_runs(repository: Repository, error: RunNotFound, asked: str) -> RunNotFound:
     """The error with names of runs that are near to what was asked, or of those there are."""
     from everstep.repository.catalogue import runs
 
-    names = [record.run for record in runs(repository)]
+    hint = _near(asked, [record.run for record in runs(repository)], "runs")
+    return RunNotFound(error.message, hint=hint, **error.fields)
+
+
+def _with_near_tags(repository: Repository, error: CheckpointNotFound, asked: str) -> CheckpointNotFound:
+    from everstep.repository.tags import tags
+
+    hint = _near(asked, [record.tag for record in tags(repository)], "tags")
+    return CheckpointNotFound(error.message, hint=hint, **error.fields)
+
+
+def _near(asked: str, names: list[str], what: str) -> str:
+    """What may have been meant, or what there is."""
     folded = {name.lower(): name for name in names}
     near = [folded[name] for name in difflib.get_close_matches(asked.lower(), folded, n=3, cutoff=0.5)]
     if near:
-        hint = f"did you mean {' or '.join(near)}?"
-    elif names:
-        hint = f"runs here: {', '.join(names[:10])}{' ...' if len(names) > 10 else ''}"
-    else:
-        hint = "the store has no runs"
-    return RunNotFound(error.message, hint=hint, **error.fields)
+        return f"did you mean {' or '.join(near)}?"
+    if names:
+        return f"{what} here: {', '.join(names[:10])}{' ...' if len(names) > 10 else ''}"
+    return f"the store has no {what}"

@@ -133,7 +133,7 @@ def _facts(title: str, facts: object) -> None:
         return
     output.line(title)
     for name, value in facts.items():
-        if value not in (None, {}, [], ()):
+        if title == "config" or value not in (None, {}, [], ()):
             output.line(f"  {output.printable(str(name))}: {output.printable(_fact(value))}")
 
 
