@@ -396,3 +396,20 @@ class TestImport:
         np.testing.assert_array_equal(
             safetensors.numpy.load_file(tmp_path / "o.safetensors")["model.w"], np.ones(3)
         )
+
+    @pytest.mark.parametrize("verb", ["import", "export"])
+    def test_without_torch_a_torch_file_says_what_to_install(
+        self, verb, store, tmp_path, capsys, monkeypatch
+    ):
+        """The core works without it; this needs the extra."""
+        path = tmp_path / "x.pt"
+        if verb == "import":
+            torch.save({"w": torch.ones(1)}, path)
+        monkeypatch.setitem(sys.modules, "torch", None)
+        words = {
+            "import": ["import", path, "--run", "r", "--step", "1"],
+            "export": ["export", "digits", "--format", "torch", "--out", path],
+        }
+        answer = ask(capsys, *words[verb], "--store", store)
+        assert answer.code == 2
+        assert "everstep[torch]" in answer.err

@@ -303,3 +303,21 @@ class TestCp:
         assert answer.code == 6
         assert answer.err.startswith("error[E-CORRUPT")
         assert ask(capsys, "ls", "digits", "--store", tmp_path / "there").out == ""
+
+    def test_to_a_cloud_and_back(self, store, tmp_path, capsys, monkeypatch, moto_server):
+        """The same command; what comes back is equal to the bit."""
+        environ = {
+            "AWS_ACCESS_KEY_ID": moto_server.access_key,
+            "AWS_SECRET_ACCESS_KEY": moto_server.secret_key,
+            "AWS_ENDPOINT_URL": moto_server.endpoint,
+        }
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        cloud = f"s3://{moto_server.bucket()}/team"
+        answer = ask(capsys, "cp", "digits", "--to", cloud, "--store", store)
+        assert answer.code == 0, answer.err
+        assert len(ask(capsys, "ls", "digits", "--store", cloud, "--json").json["checkpoints"]) == 3
+        assert ask(capsys, "verify", "--store", cloud).code == 0
+        assert ask(capsys, "cp", "digits@30", "--to", tmp_path / "back", "--store", cloud).code == 0
+        words = ["diff", "digits@30", "digits@30", "--store", store, "--store-b", tmp_path / "back"]
+        assert ask(capsys, *words).code == 0
