@@ -239,3 +239,21 @@ def test_a_checkpointer_is_refused_in_a_forked_child(tmp_path):
         tmp_path,
     )
     assert done.returncode == 42, done.stderr
+
+
+def test_a_save_that_cannot_begin_leaves_the_next_one_possible():
+    """A listener that raises, or a leaf that cannot be saved, stops that save and no other."""
+    heard = []
+
+    def listen(event):
+        heard.append(event)
+        if isinstance(event, events.SaveStaged) and event.step == 1:
+            raise RuntimeError("a listener of the user's")
+
+    ckpt = es.Checkpointer(MemoryStore(), "r", listener=listen)
+    with pytest.raises(RuntimeError, match="listener"):
+        ckpt.save(1, {"w": torch.zeros(8)})
+    with pytest.raises(es.EverstepError):
+        ckpt.save(2, {"w": print})
+    assert ckpt.save(3, {"w": torch.zeros(8)}).wait().step == 3
+    ckpt.close()

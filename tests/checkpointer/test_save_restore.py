@@ -264,3 +264,15 @@ def test_a_model_is_built_again_from_its_record():
     with pytest.raises(UsageError, match="architecture") as caught:
         es.rebuild(store, run="bare")
     assert "Architecture.of" in caught.value.hint
+
+
+def test_metrics_logged_before_a_stop_are_there_after_it():
+    """A resumed run's next checkpoint has the metrics that an undisturbed one would have."""
+    store, state = MemoryStore(), {"x": 1}
+    with es.Checkpointer(store, "r") as ckpt:
+        ckpt.log(accuracy=0.75, loss=1.0)
+        ckpt.save(1, state, metrics={"val": 3})
+    with es.Checkpointer(store, "r") as ckpt:
+        ckpt.restore(state)
+        ckpt.log(loss=0.5)
+        assert ckpt.save(2, state).wait().metrics == {"accuracy": 0.75, "loss": 0.5, "val": 3}

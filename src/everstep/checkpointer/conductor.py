@@ -23,6 +23,7 @@ from everstep.events import Listener, SaveCommitted, SaveFailing, SaveSkipped, S
 from everstep.format.index import Meta
 from everstep.plan.save import plan_save
 from everstep.progress import ProgressFile
+from everstep.repository.attempts import Attempt
 from everstep.repository.catalogue import checkpoints, find, newest
 from everstep.repository.checkpoint import Checkpoint
 from everstep.state.conversion import flatten, match
@@ -161,6 +162,7 @@ class Checkpointer:
             self._progress.step(reached or 0)
         if restored is not None:
             self.coverage = restored.coverage
+            self._metrics = dict(restored.checkpoint.metrics)
             self._base = Base(checkpoint=restored.checkpoint, known=known_chunks(restored.indexes))
         self.prepare(state)
         return reached
@@ -174,8 +176,8 @@ class Checkpointer:
     def save(self, step: int, state: State, *, metrics: Mapping[str, object] | None = None) -> Pending:
         """Save the state as the checkpoint of ``step``; returns when it is staged and may change again.
 
-        The rest goes on in the background: `Pending.wait` waits until it is durable. ``metrics`` are added
-        to those logged. Raises the error of the save before, if nobody was told of it; `UnsupportedLeaf`
+        The rest goes on in the background: `Pending.wait` waits until it is durable. ``metrics`` are logged
+        as by `log`. Raises the error of the save before, if nobody was told of it; `UnsupportedLeaf`
         for what cannot be saved, `UsageError` for a step that is not above the last one saved.
         """
         self._launch.check_process()
@@ -189,22 +191,38 @@ class Checkpointer:
         began = time.monotonic()
         attempt = self._launch.attempt()
         self._listener(SaveStarted(run=attempt.run, step=step))
-        flat = flatten(state, rank=self._launch.rank)
-        plan = plan_save(flat.pieces, rank=self._launch.rank, world=self._launch.world, entries=flat.entries)
+        self._metrics.update(metrics or {})
+        work = self._staged(step, state, attempt, began)
+        try:
+            stall_s = time.monotonic() - began
+            self._listener(SaveStaged(run=attempt.run, step=step, bytes=work.staged.nbytes, stall_s=stall_s))
+            self._saves += 1
+            self._last_step = step
+            if self._progress:
+                self._progress.begun(self._saves)
+            self._pacer = work.pacer
+            return self._background.start(step, lambda: self._finish(work, began))
+        except BaseException:
+            work.staged.release()
+            raise
+
+    def _staged(self, step: int, state: State, attempt: Attempt, began: float) -> Work:
+        """The state copied, and all that the background needs beside it."""
+        rank, world = self._launch.rank, self._launch.world
         meta = Meta(
-            metrics=encode_metrics({**self._metrics, **(metrics or {})}),
+            metrics=encode_metrics(self._metrics),
             config=self._config,
             architecture=None if self._architecture is None else self._architecture.record(),
         )
+        flat = flatten(state, rank=rank)
+        plan = plan_save(flat.pieces, rank=rank, world=world, entries=flat.entries)
         staged = stage(flat, plan, self._arena)
-        stall_s = time.monotonic() - began
-        self._listener(SaveStaged(run=attempt.run, step=step, bytes=staged.nbytes, stall_s=stall_s))
-        work = Work(
+        return Work(
             repository=self._launch.repository,
             attempt=attempt,
             step=step,
-            rank=self._launch.rank,
-            world=self._launch.world,
+            rank=rank,
+            world=world,
             plan=plan.digest,
             entries=flat.entries,
             staged=staged,
@@ -216,12 +234,6 @@ class Checkpointer:
             check_finite=self._check_finite,
             commit_timeout_s=_COMMIT_TIMEOUT_S,
         )
-        self._saves += 1
-        self._last_step = step
-        if self._progress:
-            self._progress.begun(self._saves)
-        self._pacer = work.pacer
-        return self._background.start(step, lambda: self._finish(work, began))
 
     def _check_step(self, step: int) -> None:
         last = self._background.last_step
@@ -266,7 +278,8 @@ class Checkpointer:
     def log(self, **metrics: object) -> None:
         """Remember metrics (numbers, 0-d tensors, text) for the checkpoints to come; the newest value wins.
 
-        A tensor is read when a save is made, so that logging never waits for a device.
+        A tensor is read when a save is made, so that logging never waits for a device. What a checkpoint
+        has logged is there again after its restore.
         """
         self._metrics.update({name: hold(value) for name, value in metrics.items()})
 
