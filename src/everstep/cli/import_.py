@@ -44,6 +44,8 @@ def command(
     PATH is a .safetensors file, a file of torch.save, or a folder with config.json and weights. Torch files
     are read with weights_only: a pickle that wants anything else is refused unexecuted. A folder's
     config.json becomes the checkpoint's configuration.
+
+    An import is a launch of the run: a training that runs under the same name is fenced by it.
     """
     from everstep.format.ids import parse_run
     from everstep.integrations.importing import read_foreign, save_foreign
