@@ -1,5 +1,9 @@
 """torch tensors: every element type and layout, in place and anew."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -282,3 +286,42 @@ def test_shapes_types_and_devices_come_back():
     live = {"dtype": torch.float32, "device": torch.device("cpu"), "size": torch.Size([]), "l": [torch.int4]}
     restored(source, live)
     assert live == source
+
+
+def on_a_fake_group(world, body):
+    """Run code in a process that believes to be rank 0 of a group; nothing is sent."""
+    script = (
+        "import torch, torch.distributed as d\n"
+        "from torch.testing._internal.distributed.fake_pg import FakeStore\n"
+        "from torch.distributed.tensor import distribute_tensor, Shard, init_device_mesh\n"
+        f"d.init_process_group('fake', store=FakeStore(), rank=0, world_size={world})\n"
+        f"mesh = init_device_mesh('cpu', ({world},))\n"
+        "def spread(t): return distribute_tensor(t, mesh, [Shard(0)], src_data_rank=None)\n"
+        "from everstep.errors import NotYetSupported\n"
+        "from everstep.state import flatten\n"
+        "from tests.state.moving import restored\n"
+    )
+    root = Path(__file__).parents[2]
+    subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(root)!r})\n{script}{body}"], check=True
+    )
+
+
+def test_a_dtensor_on_one_rank_is_saved_as_what_it_holds():
+    """Its local part is the whole, and is filled in place."""
+    on_a_fake_group(
+        1,
+        "live = spread(torch.zeros(4))\n"
+        "restored({'t': spread(torch.arange(4.0))}, {'t': live})\n"
+        "assert live.to_local().tolist() == [0, 1, 2, 3]\n",
+    )
+
+
+def test_a_dtensor_on_several_ranks_is_told_not_to_be_supported_yet():
+    """By path, rather than saving one rank's part as the whole."""
+    on_a_fake_group(
+        2,
+        "try: flatten({'model': {'w': spread(torch.zeros(4))}})\n"
+        "except NotYetSupported as error: assert 'model/w is a DTensor on 2 ranks' in str(error), error\n"
+        "else: raise SystemExit('saved')\n",
+    )

@@ -150,6 +150,9 @@ def _clusters(members: list[_Member]) -> Iterable[list[_Member]]:
 
 def _decide(cluster: list[_Member]) -> Iterable[tuple[int, Own | Tie]]:
     first, extent = cluster[0]
+    if len(cluster) == 1:
+        yield first, _alone(extent)
+        return
     if all(_same(extent, other) for _, other in cluster):
         yield first, _alone(extent)
         yield from ((n, Tie(of=first)) for n, _ in cluster[1:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 import torch
@@ -23,6 +24,7 @@ _BITS: Final = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 
 _QUANTIZED: Final = (torch.qint8, torch.quint8, torch.qint32)
 
 
+@cache
 def dtype_name(dtype: torch.dtype) -> str:
     """The name of an element type, as the format knows it, or as torch does."""
     return str(dtype).removeprefix("torch.")
