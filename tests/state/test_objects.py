@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from everstep.errors import EverstepError, RestoreError, RestoreMismatch, UnsupportedLeaf
-from everstep.state import flatten
+from everstep.state import RNG, PerRank, flatten
 from tests.state.moving import loaded, restored, saved
 
 S = torch.optim.lr_scheduler
@@ -113,7 +113,7 @@ def test_any_state_is_handed_back_as_it_was(state):
 
 def test_functions_and_objects_in_a_state_are_refused_by_path():
     """The leaf is named; nothing is pickled."""
-    for bad in (print, object(), lambda: None, Holder({})):
+    for bad in (print, object(), lambda: None, Holder({}), torch.Generator(), RNG(), PerRank(1)):
         with pytest.raises(UnsupportedLeaf, match="h/deep/0/x") as caught:
             flatten({"h": Holder({"deep": [{"x": bad}]})})
         assert caught.value.fields["path"] == "h/deep/0/x"

@@ -209,6 +209,31 @@ def test_a_growing_history_is_put_back_whole():
     assert live["window"] is window
 
 
+def test_a_skipped_key_of_a_counter_stays():
+    """The others are those of the checkpoint."""
+    live = {"c": Counter(a=1, b=1, c=1)}
+    coverage = restored({"c": Counter(a=5, b=5, d=5)}, live, strict=False, skip=["c/b", "c/d"])
+    assert live["c"] == Counter(a=5, b=1)
+    assert coverage.skipped == ("c/b",)
+    assert coverage.unexpected == ("c/d",)
+
+
+def test_a_state_as_deep_as_the_format_allows():
+    """128 levels are saved and restored; one more is refused."""
+
+    def nested(levels, leaf):
+        for _ in range(levels):
+            leaf = {"d": leaf}
+        return leaf
+
+    live = nested(128, 0)
+    restored(nested(128, 7), live)
+    assert live == nested(128, 7)
+    assert loaded(nested(128, 7)) == nested(128, 7)
+    with pytest.raises(UnsupportedLeaf, match="128"):
+        flatten(nested(129, 7))
+
+
 def test_long_bytes_and_texts_go_to_the_packs():
     """More than 4 KiB is bytes beside the entries, not text in the index."""
     state = {

@@ -7,6 +7,7 @@ import dataclasses
 import enum
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Mapping, MutableMapping
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -92,13 +93,16 @@ class DictKind:
 
 
 def _refill(live: dict[Any, Any], saved: Saved, into: Restoring) -> Later:
-    found = {}
+    found: dict[Any, Later] = {}
     for key, child in saved.pairs():
-        if into.skips(child.path):
+        here = live.get(key, MISSING)
+        if not into.skips(child.path):
+            found[key] = into.build(child) if here is MISSING else into.restore(here, child)
+        elif here is MISSING:
             into.unplaced(child)
         else:
-            here = live.get(key, MISSING)
-            found[key] = into.build(child) if here is MISSING else into.restore(here, child)
+            into.left_out(child.path)
+            found[key] = partial(live.get, key)
 
     def finish() -> Any:
         made = {key: later() for key, later in found.items()}

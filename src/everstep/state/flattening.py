@@ -73,15 +73,19 @@ class Flattening:
             self._depth -= 1
             self._open.discard(id(value))
 
-    @contextmanager
-    def state_of(self, owner: object, path: str) -> Iterator[None]:
-        """Inside is what ``state_dict()`` of an object gave: it comes back as plain data, so no object is in it."""
+    def not_in_a_state(self, value: object, path: str) -> None:
+        """Refuse an object inside what ``state_dict()`` of another one gave: that comes back as plain data."""
         if self._owner:
             refuse(
                 path,
-                owner,
+                value,
                 f"it is inside the state of {self._owner}, which would get plain data in its place",
             )
+
+    @contextmanager
+    def state_of(self, owner: object, path: str) -> Iterator[None]:
+        """Inside is what ``state_dict()`` of an object gave."""
+        self.not_in_a_state(owner, path)
         self._owner = type_name(owner)
         try:
             yield

@@ -28,6 +28,7 @@ class GeneratorKind:
 
     def flatten(self, value: Any, path: str, into: Flattening) -> None:
         """Write where the stream stands."""
+        into.not_in_a_state(value, path)
         into.mapping(path, "generator", [("state", generator_state(value))], name=type_name(value))
 
     def restore(self, live: Any, saved: Saved, into: Restoring) -> Later:

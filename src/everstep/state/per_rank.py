@@ -32,6 +32,7 @@ class PerRankKind:
 
     def flatten(self, value: PerRank, path: str, into: Flattening) -> None:
         """Write this rank's part."""
+        into.not_in_a_state(value, path)
         into.mapping(path, "per_rank", [(into.rank, value.value)])
 
     def restore(self, live: PerRank, saved: Saved, into: Restoring) -> Later:

@@ -59,6 +59,7 @@ class RNGKind:
 
     def flatten(self, value: RNG, path: str, into: Flattening) -> None:
         """Write where the streams stand."""
+        into.not_in_a_state(value, path)
         items = [(name, _read(name)) for name in _STREAMS if getattr(value, name) and _in_use(name)]
         if value.generators:
             items.append(("generators", dict(value.generators)))
