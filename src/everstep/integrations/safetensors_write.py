@@ -6,6 +6,7 @@ import json
 import math
 import mmap
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,7 +150,10 @@ def _write(contents: Contents, path: Path, items: Sequence[_Item], metadata: Map
     ordered = sorted(items, key=lambda item: (-item.item_bytes, item.name))
     header, starts, end = _header(ordered, metadata)
     with path.open("xb+") as file:
-        os.posix_fallocate(file.fileno(), 0, end)
+        if sys.platform == "linux":
+            os.posix_fallocate(file.fileno(), 0, end)  # a full disk is told now, not by a signal in the mapping
+        else:
+            file.truncate(end)
         mapped = mmap.mmap(file.fileno(), end)
         mapped[: len(header)] = header
         memory = memoryview(mapped)
