@@ -413,3 +413,50 @@ class TestImport:
         answer = ask(capsys, *words[verb], "--store", store)
         assert answer.code == 2
         assert "everstep[torch]" in answer.err
+
+
+class TestUnusualArrays:
+    """Arrays that no other tool holds as they are."""
+
+    @pytest.mark.parametrize("form", ["torch", "safetensors"])
+    def test_views_and_other_byte_orders_come_out_as_their_values(self, tmp_path, capsys, form):
+        """Expanded, overlapping and transposed tensors and big-endian arrays leave as plain tensors."""
+        base = torch.arange(12.0)
+        state = {
+            "expanded": torch.arange(3.0).reshape(3, 1).expand(3, 4),
+            "head": base[:8],
+            "tail": base[4:],
+            "transposed": torch.arange(6.0).reshape(2, 3).t(),
+            "big": np.arange(3, dtype=">i4"),
+        }
+        with es.Checkpointer(str(tmp_path / "s"), "r") as ckpt:
+            ckpt.save(1, state)
+        out = tmp_path / "out"
+        answer = ask(capsys, "export", "r", "--store", tmp_path / "s", "--out", out, "--format", form)
+        assert answer.code == 0, answer.err
+        found = torch.load(out, weights_only=True) if form == "torch" else safetensors.torch.load_file(out)
+        for name, value in state.items():
+            wanted = (
+                value if isinstance(value, torch.Tensor) else torch.tensor(value.tolist(), dtype=torch.int32)
+            )
+            assert torch.equal(found[name], wanted), name
+
+    def test_what_torch_cannot_hold_is_left_out_in_words(self, tmp_path, capsys):
+        """Dates are named as left out; the rest is there."""
+        with es.Checkpointer(str(tmp_path / "s"), "r") as ckpt:
+            ckpt.save(1, {"day": np.array(["2026-01-01"], dtype="datetime64[D]"), "w": np.ones(2)})
+        answer = ask(
+            capsys,
+            "export",
+            "r",
+            "--store",
+            tmp_path / "s",
+            "--out",
+            tmp_path / "o",
+            "--format",
+            "torch",
+            "--json",
+        )
+        assert answer.code == 0, answer.err
+        assert answer.json["left_out"] == ["day"]
+        assert list(torch.load(tmp_path / "o", weights_only=True)) == ["w"]

@@ -157,8 +157,9 @@ def _leaf(value: Any) -> Any:
         kind = next(kind for kind in (tuple, list, set, frozenset) if isinstance(value, kind))
         return _whole((set if kind is frozenset else kind)(items), items)
     if isinstance(value, np.ndarray | np.generic):
+        native = value.astype(value.dtype.newbyteorder("="), copy=False)  # torch knows no other byte order
         try:
-            return torch.from_numpy(np.ascontiguousarray(value)).reshape(value.shape)
+            return torch.from_numpy(np.ascontiguousarray(native)).reshape(value.shape)
         except TypeError:
             return _LEFT_OUT
     return _LEFT_OUT
