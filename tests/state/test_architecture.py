@@ -1,6 +1,7 @@
 """A model's record, and the model built from it."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -169,3 +170,30 @@ def test_the_commit_and_whether_it_was_changed(tmp_path, monkeypatch):
     assert first["dirty"] is False
     source.write_text("class Thing: x = 1\n")
     assert code_version(Thing) == {"commit": first["commit"], "dirty": True}
+
+
+def test_the_code_is_the_factorys_where_the_class_is_a_librarys(tmp_path):
+    """A Sequential comes from torch; the commit that counts is that of the project that builds it."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "building.py").write_text(
+        "def build():\n    from torch import nn\n    return nn.Linear(1, 1)\n"
+    )
+    git = ["git", "-C", str(tmp_path / "mine"), "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *words], check=True, capture_output=True)
+    head = subprocess.run(
+        [*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    script = (
+        "import everstep as es, building; "
+        "print(es.Architecture.of(building.build(), factory='building:build').record()['code']['commit'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        cwd="/",
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "mine")},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.strip() == head

@@ -58,8 +58,7 @@ class Architecture:
             name = "" if description is not None else factory_name(type(bare))
         else:
             name = factory if isinstance(factory, str) else factory_name(factory)
-        if name:
-            find_factory(name)
+        build = find_factory(name) if name else None
         given = dict(kwargs or {})
         for what, value in (("args", list(args)), ("kwargs", given), ("description", description)):
             _check_plain(what, value)
@@ -71,7 +70,7 @@ class Architecture:
             kwargs=given,
             description=description,
             parameters=parameter_table(bare),
-            code=code_version(kind),
+            code=code_version(kind, build),
             packages=package_versions(kind),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import platform
 import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -15,12 +16,13 @@ _TIMEOUT_S: Final = 5.0
 _PACKAGES: Final = ("everstep", "numpy", "torch", "jax", "flax", "transformers", "keras")
 
 
-def code_version(kind: type) -> dict[str, Any] | None:
-    """The git commit of a class's source, or of the working folder, and whether files differ from it.
+def code_version(*makers: object) -> dict[str, Any] | None:
+    """The git commit of the source of the first of these classes and functions that is not a package's.
 
-    None where there is no git, no repository, or git does not answer in 5 seconds.
+    Where all are, that of the script, or of the working folder. Says too whether files differ from the
+    commit. None where there is no git, no repository, or git does not answer in 5 seconds.
     """
-    folder = _folder(kind)
+    folder = next((found for found in map(_folder, makers) if found is not None), None) or _script_folder()
     commit = _git(folder, "rev-parse", "HEAD")
     if commit is None:
         return None
@@ -39,12 +41,20 @@ def package_versions(kind: type) -> dict[str, str]:
     return found
 
 
-def _folder(kind: type) -> Path:
+def _folder(maker: object) -> Path | None:
+    """Where its source lies, unless that is an installed package or nowhere."""
     try:
-        source = Path(inspect.getfile(kind)).parent
+        source = Path(inspect.getfile(maker)).resolve().parent  # type: ignore[arg-type]
     except (TypeError, OSError):
-        return Path.cwd()
-    return Path.cwd() if "site-packages" in source.parts else source
+        return None
+    installed = {"site-packages", "dist-packages"} & set(source.parts)
+    return None if installed or source.is_relative_to(Path(inspect.__file__).resolve().parent) else source
+
+
+def _script_folder() -> Path:
+    """Where the program that runs was started from, as far as it is a file."""
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    return Path(script).resolve().parent if script and _folder(sys.modules["__main__"]) else Path.cwd()
 
 
 def _git(folder: Path, *words: str) -> str | None:
