@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from everstep.spot.child import anchored
+
 SURVIVES = """
     import random, time, numpy as np, everstep as es
     random.seed(1); np.random.seed(1)
@@ -92,3 +94,19 @@ def test_nothing_is_left_in_the_store(tmp_path):
     done = drill(tmp_path, SURVIVES, "--kills", "1", "--store", str(tmp_path / "s"))
     assert done.returncode == 0, done.stderr
     assert [path for path in (tmp_path / "s").rglob("*") if path.is_file()] == []
+
+
+def test_files_in_the_command_are_found_from_any_folder(tmp_path, monkeypatch):
+    """The program as a path and its files become absolute; bare program names and other words stay."""
+    (tmp_path / "bin").mkdir()
+    for name in ("bin/python", "train.py", "python"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    assert anchored(["bin/python", "train.py", "--lr", "0.1", "none.txt"]) == [
+        f"{tmp_path}/bin/python",
+        f"{tmp_path}/train.py",
+        "--lr",
+        "0.1",
+        "none.txt",
+    ]
+    assert anchored(["python", "train.py"]) == ["python", f"{tmp_path}/train.py"]

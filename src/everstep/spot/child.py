@@ -37,9 +37,12 @@ class Progress:
 
 
 def anchored(command: Sequence[str]) -> list[str]:
-    """The command with the names of existing files made absolute, so that it runs from any folder."""
+    """The command with the names of existing files made absolute, so that it runs from any folder.
+
+    The program itself only where it is written as a path: a bare name is looked up as a shell does.
+    """
     return [
-        str(Path(word).absolute()) if position and Path(word).exists() else word
+        str(Path(word).absolute()) if (position or "/" in word) and Path(word).exists() else word
         for position, word in enumerate(command)
     ]
 
