@@ -1,5 +1,6 @@
 """What the machine itself can do: copies into touched memory, direct writes with fsync, raw reads."""
 
+import itertools
 import mmap
 import os
 import statistics
@@ -26,7 +27,7 @@ def touched(size):
 def in_threads(count, size, work):
     """Seconds for ``work(start, end)`` over equal parts, on so many threads."""
     edges = [size * n // count // BLOCK * BLOCK for n in range(count)] + [size]
-    threads = [threading.Thread(target=work, args=part) for part in zip(edges, edges[1:], strict=False)]
+    threads = [threading.Thread(target=work, args=part) for part in itertools.pairwise(edges)]
     began = time.perf_counter()
     for thread in threads:
         thread.start()
