@@ -41,11 +41,11 @@ def disk_bytes(folder):
 def main(name, where, rounds, quick):
     training = make_training(quick=quick)
     with tempfile.TemporaryDirectory(dir=where, prefix="bench-") as folder:
+        before = memory_mb("VmRSS")
         began = time.perf_counter()
         contender = CONTENDERS[name](training, folder)
         ready = time.perf_counter() - began
         time.sleep(0 if quick else 3)  # a training's first steps
-        before = memory_mb("VmRSS")
         stalls, durables, cpus = [], [], []
         for number in range(1, rounds + 2):
             training.change()
