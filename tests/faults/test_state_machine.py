@@ -1,4 +1,6 @@
-"""Random histories of launches, saves, rollbacks, forks, tags and crashes, held against a dictionary."""
+"""Random histories of launches, saves, rollbacks, forks, tags, copies and crashes, held against dictionaries."""
+
+import contextlib
 
 import numpy as np
 import pytest
@@ -7,54 +9,101 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import everstep as es
-from everstep.repository.catalogue import checkpoints, find
+from everstep.errors import Fenced
+from everstep.repository.catalogue import checkpoints, find, resolve
+from everstep.repository.copying import copy
 from everstep.repository.fork import fork
 from everstep.repository.opening import open_repository
+from everstep.repository.tags import remove_tag, set_tag, tags
 from everstep.repository.verify import verify
 from everstep.store.fault import Crashed, Fault, Injection, Kind, Scripted
 from everstep.store.memory import MemoryStore
+from everstep.store.retry import Retry
 
 SIZE = 64
 RUNS = st.sampled_from(["a", "b"])
+PASSING = [Kind.BEFORE, Kind.AFTER, Kind.REPEATED, Kind.LATE, Kind.SHORT, Kind.THROTTLED, Kind.CONFLICT]
 
 
 def quiet(_event):
     """Hears nothing."""
 
 
+def state_of(step, content):
+    """The state that is saved at a step."""
+    return {"x": np.frombuffer(content, np.uint8).copy(), "note": str(step)}
+
+
+def blank():
+    """The same leaves, empty."""
+    return state_of("", bytes(SIZE))
+
+
+def same(state, step, content):
+    """Whether a state is that of a step with this content."""
+    return (state["x"].tobytes(), state["note"]) == (content, str(step))
+
+
 class Histories(RuleBasedStateMachine):
-    """``model`` says what each run must hold: its attempts in order, each from step to content."""
+    """``model`` says what each run must hold: its attempts in order, each from step to content.
+
+    ``copies`` says what the second store must hold: for each run, content by save. ``tagged`` is the
+    checkpoint that each tag names. ``zombies`` are launches that a newer one has replaced.
+    """
 
     @initialize()
     def begin(self):
-        """An empty store and no launches."""
-        self.store = MemoryStore()
-        self.model = {}
-        self.live = {}
+        """Two empty stores and no launches."""
+        self.store, self.other = MemoryStore(), MemoryStore()
+        self.there = open_repository(self.store, create=True)
+        self.elsewhere = open_repository(self.other, create=True)
+        self.model, self.copies, self.tagged = {}, {}, {}
+        self.live, self.zombies = {}, []
         self.forks = 0
+
+    def ordered(self, run):
+        """Steps and contents, newest first: the highest attempt, then the highest step."""
+        return [
+            (step, attempt[step])
+            for attempt in reversed(self.model.get(run, []))
+            for step in sorted(attempt, reverse=True)
+        ]
 
     def newest(self, run):
         """The step and content that a restore must give, or None."""
-        for attempt in reversed(self.model.get(run, [])):
-            if attempt:
-                step = max(attempt)
-                return step, attempt[step]
-        return None
+        return next(iter(self.ordered(run)), None)
+
+    def by_step(self, run):
+        """The content that a step stands for: that of the newest attempt which has it."""
+        return dict(reversed(self.ordered(run)))
+
+    def some_run(self, data):
+        """A run that has checkpoints."""
+        return data.draw(st.sampled_from([run for run in sorted(self.model) if self.newest(run)]))
+
+    def has_checkpoints(self):
+        """Whether any run has."""
+        return any(self.newest(run) for run in self.model)
 
     @rule(run=RUNS)
     def launch(self, run):
-        """A new launch restores the newest checkpoint."""
-        self.open(run, self.store)
+        """A new launch restores the newest checkpoint; the one before is a zombie now."""
+        self.open(run)
 
-    def open(self, run, store):
-        ckpt = es.Checkpointer(store, run, listener=quiet)
-        state = {"x": np.zeros(SIZE, np.uint8), "note": ""}
-        step = ckpt.restore(state)
-        expected = self.newest(run)
+    @precondition(lambda self: self.forks)
+    @rule(data=st.data())
+    def launch_a_fork(self, data):
+        """A fork is a run as any other."""
+        self.open(f"fork-{data.draw(st.integers(1, self.forks))}")
+
+    def open(self, run):
+        ckpt, state = es.Checkpointer(self.store, run, listener=quiet), blank()
+        step, expected = ckpt.restore(state), self.newest(run)
         assert step == (expected[0] if expected else None)
         if expected:
-            assert state["x"].tobytes() == expected[1]
-            assert state["note"] == str(step)
+            assert same(state, *expected)
+        if run in self.live:
+            self.zombies.append(self.live[run][0])
         self.model.setdefault(run, []).append({})
         self.live[run] = (ckpt, state)
 
@@ -64,78 +113,152 @@ class Histories(RuleBasedStateMachine):
         """A save of a later step; contents repeat, so that chunks are shared."""
         run = data.draw(st.sampled_from(sorted(self.live)))
         ckpt, state = self.live[run]
-        step, content = self.next_state(run, state, ahead, seed)
-        ckpt.save(step, state).wait()
-        self.model[run][-1][step] = content
-
-    def next_state(self, run, state, ahead, seed):
         step = max(self.model[run][-1], default=0) + ahead
         state["x"][:] = seed
         state["note"] = str(step)
-        return step, state["x"].tobytes()
+        ckpt.save(step, state).wait()
+        self.model[run][-1][step] = state["x"].tobytes()
+
+    @precondition(lambda self: self.zombies)
+    @rule(data=st.data())
+    def wake_a_zombie(self, data):
+        """A launch that was replaced cannot commit."""
+        ckpt = data.draw(st.sampled_from(self.zombies))
+        with pytest.raises(Fenced):
+            ckpt.save(10_000, state_of(10_000, bytes(SIZE))).wait()
 
     @precondition(lambda self: any(self.newest(run) for run in self.live))
     @rule(data=st.data())
     def roll_back(self, data):
         """An older step is restored in the same process: what is saved from there on is the newest."""
         run = data.draw(st.sampled_from([run for run in sorted(self.live) if self.newest(run)]))
-        there = {step: content for attempt in self.model[run] for step, content in attempt.items()}
+        there = self.by_step(run)
         step = data.draw(st.sampled_from(sorted(there)))
         ckpt, state = self.live[run]
         assert ckpt.restore(state, step=step) == step
-        assert state["x"].tobytes() == there[step]
+        assert same(state, step, there[step])
         self.model[run].append({})
 
-    @precondition(lambda self: any(self.newest(run) for run in self.model))
+    @precondition(has_checkpoints)
+    @rule(data=st.data())
+    def look(self, data):
+        """Any step of any run loads with what was saved at it."""
+        run = self.some_run(data)
+        step, content = data.draw(st.sampled_from(sorted(self.by_step(run).items())))
+        assert same(es.load(self.store, run, step=step), step, content)
+
+    @precondition(lambda self: self.has_checkpoints() and self.forks < 3)
     @rule(data=st.data())
     def fork(self, data):
-        """A fork begins with its parent's content and lives by itself."""
-        run = data.draw(st.sampled_from([run for run in sorted(self.model) if self.newest(run)]))
-        step, content = self.newest(run)
+        """A fork begins with the content of any step of its parent and lives by itself."""
+        run = self.some_run(data)
+        step, content = data.draw(st.sampled_from(sorted(self.by_step(run).items())))
         self.forks += 1
-        repository = open_repository(self.store, create=False)
-        forked = fork(repository, find(repository, run, step), f"fork-{self.forks}")
-        assert forked.stored_bytes == 0
+        assert fork(self.there, find(self.there, run, step), f"fork-{self.forks}").stored_bytes == 0
         self.model[f"fork-{self.forks}"] = [{step: content}]
 
+    @precondition(has_checkpoints)
+    @rule(data=st.data(), name=st.sampled_from(["best", "last"]))
+    def tag(self, data, name):
+        """A tag is set, or moved to another checkpoint."""
+        run = self.some_run(data)
+        step, content = data.draw(st.sampled_from(sorted(self.by_step(run).items())))
+        set_tag(self.there, name, find(self.there, run, step), force=True)
+        self.tagged[name] = (run, step, content)
+
+    @precondition(lambda self: self.tagged)
+    @rule(data=st.data())
+    def untag(self, data):
+        """A tag is taken away."""
+        name = data.draw(st.sampled_from(sorted(self.tagged)))
+        remove_tag(self.there, name)
+        del self.tagged[name]
+
+    @precondition(has_checkpoints)
+    @rule(data=st.data(), whole=st.booleans(), at=st.integers(1, 40), cut=st.booleans())
+    def copy(self, data, whole, at, cut):
+        """A run or one of its checkpoints goes to the second store, perhaps in two goes."""
+        run = self.some_run(data)
+        listed = checkpoints(self.there, run)
+        contents = dict(zip([str(one.save) for one in listed], self.ordered(run), strict=True))
+        chosen = listed if whole else [data.draw(st.sampled_from(listed))]
+        if cut:
+            dying = Fault(self.other, Scripted(Injection(kind=Kind.CRASH_BEFORE, at=at)))
+            with contextlib.suppress(Crashed):
+                copy(self.there, chosen, open_repository(dying, create=False))
+        copy(self.there, chosen, self.elsewhere)
+        self.copies.setdefault(run, {}).update({str(one.save): contents[str(one.save)] for one in chosen})
+
     @precondition(lambda self: self.live)
-    @rule(data=st.data(), at=st.integers(1, 12), after=st.booleans(), seed=st.integers(0, 3))
+    @rule(data=st.data(), at=st.integers(1, 30), kind=st.sampled_from(PASSING), seed=st.integers(0, 3))
+    def save_in_trouble(self, data, at, kind, seed):
+        """A launch and a save with a passing fault at some call: with retries it goes well."""
+        run = data.draw(st.sampled_from(sorted(self.live)))
+        expected = self.newest(run)
+        step, content = (expected[0] if expected else 0) + 1, bytes([seed]) * SIZE
+        self.zombies.append(self.live.pop(run)[0])
+        faulty = Fault(self.store, Scripted(Injection(kind=kind, at=at)))
+        ckpt = es.Checkpointer(Retry(faulty, sleep=lambda _s: None), run, listener=quiet)
+        state = blank()
+        assert ckpt.restore(state) == (expected[0] if expected else None)
+        assert expected is None or same(state, *expected)
+        ckpt.save(step, state_of(step, content)).wait()
+        faulty.land()
+        self.model[run].append({step: content})
+
+    @precondition(lambda self: self.live)
+    @rule(data=st.data(), at=st.integers(1, 30), after=st.booleans(), seed=st.integers(0, 3))
     def crash_in_a_save(self, data, at, after, seed):
         """The process dies at some call of a launch and a save; the save is there whole, or not at all."""
         run = data.draw(st.sampled_from(sorted(self.live)))
         kind = Kind.CRASH_AFTER if after else Kind.CRASH_BEFORE
-        del self.live[run]
+        self.zombies.append(self.live.pop(run)[0])
         expected = self.newest(run)
-        step = (expected[0] if expected else 0) + 1
-        content = bytes([seed]) * SIZE
+        step, content = (expected[0] if expected else 0) + 1, bytes([seed]) * SIZE
         died = False
         try:
             ckpt = es.Checkpointer(
                 Fault(self.store, Scripted(Injection(kind=kind, at=at))), run, listener=quiet
             )
-            ckpt.restore({"x": np.zeros(SIZE, np.uint8), "note": ""})
-            ckpt.save(step, {"x": np.frombuffer(content, np.uint8).copy(), "note": str(step)}).wait()
+            ckpt.restore(blank())
+            ckpt.save(step, state_of(step, content)).wait()
         except Crashed:
             died = True
-        es.Checkpointer(self.store, run, listener=quiet).restore({"x": np.zeros(SIZE, np.uint8), "note": ""})
-        there = checkpoints(open_repository(self.store, create=False), run)
-        known = {(step, content) for attempt in self.model[run] for step, content in attempt.items()}
-        if len(there) > sum(len(attempt) for attempt in self.model[run]):
-            assert there[0].step == step
+        state = blank()
+        restored = es.Checkpointer(self.store, run, listener=quiet).restore(state)
+        if restored == step:
+            assert same(state, step, content)
             self.model[run].append({step: content})
         else:
-            assert died or (step, content) in known
+            assert died, "an acknowledged save is gone"
+            assert restored == (expected[0] if expected else None)
+            assert expected is None or same(state, *expected)
 
     @invariant()
     def every_checkpoint_is_what_was_saved(self):
         """The list is the model's, newest first, and each verifies."""
-        for run, attempts in self.model.items():
-            repository = open_repository(self.store, create=False)
-            listed = checkpoints(repository, run)
-            expected = [step for attempt in reversed(attempts) for step in sorted(attempt, reverse=True)]
-            assert [checkpoint.step for checkpoint in listed] == expected
+        for run in self.model:
+            listed = checkpoints(self.there, run)
+            assert [one.step for one in listed] == [step for step, _ in self.ordered(run)]
             for checkpoint in listed[:2]:
-                assert verify(repository, checkpoint) == []
+                assert verify(self.there, checkpoint) == []
+
+    @invariant()
+    def every_tag_names_its_checkpoint(self):
+        """The tags are those of the model, and name the same run, step and content."""
+        assert [one.tag for one in tags(self.there)] == sorted(self.tagged)
+        for name, (run, step, _content) in self.tagged.items():
+            found = resolve(self.there, f"tag:{name}")
+            assert (found.run, found.step) == (run, step)
+            assert name in found.tags
+
+    @invariant()
+    def every_copy_is_what_was_copied(self):
+        """The second store holds the copied saves and no others, the newest with its content."""
+        for run, copies in self.copies.items():
+            listed = checkpoints(self.elsewhere, run)
+            assert {str(one.save) for one in listed} == set(copies)
+            assert same(es.load(self.other, run), *copies[str(listed[0].save)])
 
 
 TestHistories = Histories.TestCase

@@ -1,5 +1,6 @@
 """A real process gets SIGTERM in the middle of a background save."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 
 import everstep as es
+from everstep.errors import SaveFailed, StoreFull
+from everstep.store.memory import MemoryStore
 
 TRAINING = """
     import sys, time, pathlib, numpy as np, everstep as es
@@ -82,3 +85,26 @@ def test_kill_after_the_signal(tmp_path: Path):
     with es.Checkpointer(str(store), "run", on_corrupt="fail") as ckpt:
         assert ckpt.restore(state) == 20
     assert (state["w"] == 20).all()
+
+
+def test_a_save_that_fails_after_the_signal_is_no_75():
+    """75 says that the state is durable: where it is not, the error of the save ends the loop (fault 7)."""
+
+    class Full(MemoryStore):
+        full = False
+
+        def create(self, key, body):
+            if self.full and key.startswith("packs/"):
+                raise StoreFull(key)
+            super().create(key, body)
+
+    store, state = Full(), {"n": np.zeros(10)}
+    with es.Checkpointer(store, "run", every=2, listener=lambda _event: None) as ckpt:
+        with pytest.raises(SaveFailed):
+            for step in ckpt.loop(state, until=100):
+                state["n"][:] = step + 1
+                if step == 4:
+                    ckpt.wait()
+                    store.full = True
+                    os.kill(os.getpid(), signal.SIGTERM)
+        assert ckpt.latest().step == 4
