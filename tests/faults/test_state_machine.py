@@ -53,13 +53,16 @@ class Histories(RuleBasedStateMachine):
 
     @initialize()
     def begin(self):
-        """Two empty stores and no launches."""
+        """Two stores, the second one empty; a run that was launched and has saved twice."""
         self.store, self.other = MemoryStore(), MemoryStore()
         self.there = open_repository(self.store, create=True)
         self.elsewhere = open_repository(self.other, create=True)
         self.model, self.copies, self.tagged = {}, {}, {}
         self.live, self.zombies = {}, []
         self.forks = 0
+        self.open("a")
+        for seed in (1, 2):
+            self.save_next("a", ahead=2, seed=seed)
 
     def ordered(self, run):
         """Steps and contents, newest first: the highest attempt, then the highest step."""
@@ -111,7 +114,9 @@ class Histories(RuleBasedStateMachine):
     @rule(data=st.data(), ahead=st.integers(1, 5), seed=st.integers(0, 3))
     def save(self, data, ahead, seed):
         """A save of a later step; contents repeat, so that chunks are shared."""
-        run = data.draw(st.sampled_from(sorted(self.live)))
+        self.save_next(data.draw(st.sampled_from(sorted(self.live))), ahead, seed)
+
+    def save_next(self, run, ahead, seed):
         ckpt, state = self.live[run]
         step = max(self.model[run][-1], default=0) + ahead
         state["x"][:] = seed
@@ -128,9 +133,9 @@ class Histories(RuleBasedStateMachine):
             ckpt.save(10_000, state_of(10_000, bytes(SIZE))).wait()
 
     @precondition(lambda self: any(self.newest(run) for run in self.live))
-    @rule(data=st.data())
-    def roll_back(self, data):
-        """An older step is restored in the same process: what is saved from there on is the newest."""
+    @rule(data=st.data(), goes_on=st.booleans(), seed=st.integers(0, 3))
+    def roll_back(self, data, goes_on, seed):
+        """An older step is restored in the same process: what is saved from there on is the newest (fault 16)."""
         run = data.draw(st.sampled_from([run for run in sorted(self.live) if self.newest(run)]))
         there = self.by_step(run)
         step = data.draw(st.sampled_from(sorted(there)))
@@ -138,6 +143,8 @@ class Histories(RuleBasedStateMachine):
         assert ckpt.restore(state, step=step) == step
         assert same(state, step, there[step])
         self.model[run].append({})
+        if goes_on:
+            self.save_next(run, 1, seed)
 
     @precondition(has_checkpoints)
     @rule(data=st.data())
@@ -263,7 +270,7 @@ class Histories(RuleBasedStateMachine):
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
-    max_examples=25,
+    max_examples=40,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
