@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from everstep.errors import IntegrityError, UsageError
+from everstep.errors import IntegrityError, InvalidManifest, UsageError
 from everstep.events import FellBack, Listener
-from everstep.format.entries import Entry
+from everstep.format.entries import Entry, Tensor
 from everstep.format.index import Index
 from everstep.format.manifest import Manifest
 from everstep.plan.load import plan_load
@@ -59,8 +61,9 @@ def fetch(
     Raises what ``match`` raises before anything is read into the state; `IntegrityError` for damage.
     """
     manifest = read_manifest(repository, chosen)
-    restoration = match(manifest.entries)
     indexes = tuple(read_index(repository, chosen, ref) for ref in manifest.indexes)
+    _check_held(chosen, manifest.entries, indexes)
+    restoration = match(manifest.entries)
     reads = plan_load(restoration.wanted, indexes)
     download(
         repository.store,
@@ -79,6 +82,23 @@ def fetch(
         indexes=indexes,
         coverage=restoration.coverage,
     )
+
+
+def _check_held(chosen: Checkpoint, entries: Sequence[Entry], indexes: Sequence[Index]) -> None:
+    """Refuse a tensor that is said to be larger than all its shards, before memory of that size is asked for."""
+    held: Counter[str] = Counter()
+    for index in indexes:
+        for shard in index.shards:
+            held[shard.path] += math.prod(shard.sizes)
+    for entry in entries:
+        if isinstance(entry, Tensor) and math.prod(entry.shape) > held[entry.path]:
+            raise InvalidManifest(
+                f"{chosen}: {entry.path} has the shape {entry.shape}, and the ranks hold {held[entry.path]} elements",
+                hint="an older checkpoint may be whole: `everstep verify` lists what is damaged",
+                run=chosen.run,
+                step=chosen.step,
+                path=entry.path,
+            )
 
 
 def newest_whole(
