@@ -17,6 +17,7 @@ from everstep.repository.opening import open_repository
 from everstep.repository.repository import Repository
 from everstep.store.opening import open_store
 from everstep.store.protocol import Store
+from everstep.store.retry import TRAINING, RetryPolicy
 
 __all__ = ["Launch", "open_reading"]
 
@@ -26,8 +27,8 @@ def open_reading(store: str | Store, listener: Listener) -> Repository:
     return open_repository(_opened(store, listener), create=False)
 
 
-def _opened(store: str | Store, listener: Listener) -> Store:
-    return open_store(store, listener=listener) if isinstance(store, str) else store
+def _opened(store: str | Store, listener: Listener, policy: RetryPolicy | None = None) -> Store:
+    return open_store(store, listener=listener, policy=policy) if isinstance(store, str) else store
 
 
 class Launch:
@@ -42,7 +43,7 @@ class Launch:
         me = who_am_i(told)
         self.run: RunId = parse_run(run)
         self.rank, self.world = me.rank, me.world
-        self.repository: Repository = open_repository(_opened(store, listener), create=True)
+        self.repository: Repository = open_repository(_opened(store, listener, TRAINING), create=True)
         self.run_record = ensure_run(self.repository, self.run, keep=keep)
         self._number = told.attempt
         self._attempt: Attempt | None = None

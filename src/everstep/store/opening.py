@@ -16,6 +16,7 @@ from everstep.store.protocol import Store
 
 if TYPE_CHECKING:  # a local store opens without the settings of clouds
     from everstep.config import StoreSettings
+    from everstep.store.retry import RetryPolicy
 
 __all__ = ["open_store"]
 
@@ -28,8 +29,15 @@ _memories: dict[str, MemoryStore] = {}  # memory://name is one store for the who
 _memories_lock = threading.Lock()
 
 
-def open_store(url: str, *, settings: StoreSettings | None = None, listener: Listener = silent) -> Store:
-    """The store at ``url``; requests to a cloud are retried. ``settings`` are by default those in force.
+def open_store(
+    url: str,
+    *,
+    settings: StoreSettings | None = None,
+    listener: Listener = silent,
+    policy: RetryPolicy | None = None,
+) -> Store:
+    """The store at ``url``; requests to a cloud are retried, as ``policy`` says. ``settings`` are by default
+    those in force.
 
     Nothing is made or asked for yet: a cloud is first reached by the first verb. Raises `UsageError` for
     what is no store's address, `UnsuitableStore` for a folder that cannot be one.
@@ -40,17 +48,19 @@ def open_store(url: str, *, settings: StoreSettings | None = None, listener: Lis
             return _memories.setdefault(rest, MemoryStore(rest))
     if scheme == "file":
         return LocalStore(_folder(rest, url))
-    return _open_cloud(url, settings, listener)
+    return _open_cloud(url, settings, listener, policy)
 
 
-def _open_cloud(url: str, settings: StoreSettings | None, listener: Listener) -> Store:
+def _open_cloud(
+    url: str, settings: StoreSettings | None, listener: Listener, policy: RetryPolicy | None
+) -> Store:
     # imported for clouds only: `ls` of a local store starts without obstore and the settings of three clouds
     from everstep import config  # noqa: PLC0415
     from everstep.store.cloud import open_cloud  # noqa: PLC0415
     from everstep.store.retry import Retry  # noqa: PLC0415
 
     inner = open_cloud(url, settings or config.settings().stores, listener)
-    return Retry(inner, listener=listener)
+    return Retry(inner, policy, listener=listener)
 
 
 def _parse(url: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from everstep.errors import EverstepError, ShortRead
 from everstep.events import Listener, Retried, silent
 from everstep.store.protocol import Body, Listed, Store
 
-__all__ = ["Retry", "RetryPolicy"]
+__all__ = ["TRAINING", "Retry", "RetryPolicy"]
 
 _Answer = TypeVar("_Answer")
 
@@ -35,11 +35,24 @@ class RetryPolicy:
         """Seconds to wait after the ``failed``-th try, for ``drawn`` between 0 and 1."""
         return min(self.longest_s, self.first_s * 2.0 ** (failed - 1)) * (0.1 + 0.9 * drawn)
 
+    def longest_wait_s(self) -> float:
+        """The most seconds that all waits of one request take together; about half of it is usual."""
+        return sum(self.wait_s(failed, 1.0) for failed in range(1, self.tries))
+
     def gives_up(self, error: EverstepError, failed: int) -> bool:
         """Whether ``error`` of the ``failed``-th try is the answer."""
         if not error.retryable:
             return True
         return failed >= (min(self.tries, self.short_reads) if isinstance(error, ShortRead) else self.tries)
+
+
+TRAINING = RetryPolicy(tries=16)
+"""Beside a training: about 100 s of waiting, at most 185 s, before a request fails.
+
+A failed save ends the job, and all its machines start anew; one that waits costs nothing while the training
+goes on. So a switch that restarts, a DNS server that moves or a minute of throttling must not fail it. People
+at a command line are told after about 35 s.
+"""
 
 
 class Retry:
