@@ -13,6 +13,7 @@ shapes = st.lists(st.integers(1, 5), max_size=4).map(tuple)
 
 @st.composite
 def shape_and_boxes(draw, count=1):
+    """A shape, and boxes inside it."""
     shape = draw(shapes)
     boxes = []
     for _ in range(count):
@@ -23,6 +24,7 @@ def shape_and_boxes(draw, count=1):
 
 
 def elements(box):
+    """The places of a box's elements, in row-major order."""
     return list(itertools.product(*(range(o, o + n) for o, n in zip(box.offsets, box.sizes, strict=True))))
 
 

@@ -24,6 +24,7 @@ class Want:
 
 
 def region(box):
+    """A box as slices."""
     return tuple(slice(o, o + n) for o, n in zip(box.offsets, box.sizes, strict=True))
 
 
@@ -47,7 +48,7 @@ def make_index(rank, shards, packs, chunk_bytes, gap=0):
 
 def fetch(reads, wanted, packs, item):
     """Do the reads the slow way: element by element from each chunk to each wanted box."""
-    got = [np.full(w.box.sizes + (item,), 0xEE, np.uint8) for w in wanted]
+    got = [np.full((*w.box.sizes, item), 0xEE, np.uint8) for w in wanted]
     for read in reads:
         body = packs[read.key][read.offset : read.offset + read.length]
         assert len(body) == read.length
@@ -72,6 +73,7 @@ def fetch(reads, wanted, packs, item):
 
 @st.composite
 def cases(draw):
+    """A tensor cut into shards that ranks own, boxes wanted of it, and the size of chunks and gaps."""
     shape = tuple(draw(st.lists(st.integers(1, 6), max_size=3)))
     item = draw(st.sampled_from([1, 2, 4]))
     cuts = [sorted({0, n, *draw(st.lists(st.integers(1, max(1, n - 1)), max_size=2))}) for n in shape]
@@ -94,7 +96,7 @@ def test_every_byte(case, max_read, max_gap):
     """Any grid of shards, any wanted boxes, any chunk size: every wanted byte is right, no chunk is read for nothing."""
     shape, item, boxes, owners, wants, chunk_bytes, gap = case
     rng = np.random.default_rng(0)
-    whole = rng.integers(0, 255, shape + (item,), np.uint8)
+    whole = rng.integers(0, 255, (*shape, item), np.uint8)
     packs = {}
     indexes = [
         make_index(

@@ -58,6 +58,7 @@ def test_a_stranger_among_the_replicas():
 
 
 def tree(rank=0, shape=(2,), dtype="int8"):
+    """The entries of one rank: what all have, and a part of its own."""
     return (
         Container(path="", type="dict", keys=["rng", "w", "step"]),
         Container(path="rng", type="per_rank", keys=[rank]),

@@ -48,8 +48,8 @@ class ArrayTarget:
 def flat_of(arrays, *, hidden=(), boxes=None):
     """A Flat of named arrays; ``boxes`` cuts a tensor into pieces of these boxes."""
     entries, pieces = [], []
-    for path, array in arrays.items():
-        array = np.asarray(array)
+    for path, given in arrays.items():
+        array = np.asarray(given)
         entries.append(Tensor(path=path, dtype=str(array.dtype), shape=array.shape, framework="numpy"))
         for box in (boxes or {}).get(path, [Box.whole(array.shape)]):
             part = array[tuple(slice(o, o + n) for o, n in zip(box.offsets, box.sizes, strict=True))]
