@@ -275,10 +275,11 @@ TestHistories.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+TestHistories.pytestmark = [pytest.mark.timeout(900)]  # a failing history is made short, which takes a while
 
 
 @pytest.mark.more
 class TestManyHistories(Histories.TestCase):
     """The same, longer."""
 
-    settings = settings(max_examples=1000, stateful_step_count=60, deadline=None)
+    settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
