@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from everstep.format.limits import CHUNK_BYTES
 from everstep.format.packs import PAGE, entry_room, header_room
 from everstep.state.flat import Piece
 
@@ -45,11 +46,11 @@ class Layout(NamedTuple):
 
 
 def pack_bytes_for(nbytes: int) -> int:
-    """How large the packs of a save of ``nbytes`` become: 64 MiB, larger where that would be over 20 packs.
+    """How large the packs of a save of ``nbytes`` become: 64 MiB, larger where that would be many more than 20.
 
     One object is made by one request, which clouds bound at about 5 GB: 4 GiB at most.
     """
-    return min(_LARGEST, max(_SMALLEST, -(-nbytes // _PUTS)))
+    return min(_LARGEST, max(_SMALLEST, -(-nbytes // _PUTS) + CHUNK_BYTES))
 
 
 def lay_out(

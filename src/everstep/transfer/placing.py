@@ -29,7 +29,8 @@ def place(read: ChunkRead, chunk: memoryview, wanted: Box, into: memoryview) -> 
         return
     start = read.start + shift * item
     low, high = max(0, start), min(into.nbytes, start + chunk.nbytes)
-    copy_bytes(into[low:high], chunk[low - start : high - start])
+    if low < high:
+        copy_bytes(into[low:high], chunk[low - start : high - start])
 
 
 def copy_bytes(into: memoryview, source: memoryview) -> None:
