@@ -165,3 +165,12 @@ def test_a_wrong_key_is_access_denied(cloud, monkeypatch):
     assert caught.value.exit_code == 4
     assert SECRET not in f"{caught.value!r} {caught.value} {caught.value.fields}"
     assert len(cloud.proxy.asked) == 1
+
+
+def test_a_training_is_more_patient_than_a_command(s3):
+    """The store that a Checkpointer opens from a URL waits as `TRAINING` says."""
+    with es.Checkpointer(s3.url, "run", listener=quiet) as ckpt:
+        assert ckpt._launch.repository.store._policy is TRAINING
+    assert 60 < TRAINING.longest_wait_s() / 2 < 120, (
+        "shorter than a notice of two minutes, longer than a blip"
+    )
