@@ -82,13 +82,14 @@ VERBS = [
     ["diff", "digits@10", "digits@20"],
     ["verify"],
     ["fork", "digits@10", "child"],
-    ["tag", "best", "digits@20"],
-    ["cp", "digits", "memory://copy"],
+    ["tag", "best", "digits@10"],
+    ["cp", "digits", "--to", "memory://copy"],
     ["export", "digits", "--out", "out.safetensors"],
     ["import", "out.safetensors", "--run", "in", "--step", "0"],
     ["doctor", "--probe-mb", "1"],
     ["ls", "--run", "absent"],
 ]
+CODES = {"absent": 3, "digits@20": 10}
 
 
 def test_the_json_of_every_command_shows_no_secret(tmp_path):
@@ -97,6 +98,8 @@ def test_the_json_of_every_command_shows_no_secret(tmp_path):
     for form in (["--json"], []):
         for words in VERBS:
             answer = shell(*words, *form, "--store", store, env=ENVIRON, cwd=tmp_path)
+            if form:
+                assert answer.code == CODES.get(words[-1], 0), (words, answer.err)
             assert "Traceback" not in answer.err, (words, answer.err)
             assert MARK not in answer.out + answer.err, words
     for path in tmp_path.rglob("*"):
