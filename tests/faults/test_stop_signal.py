@@ -25,7 +25,7 @@ TRAINING = """
         if isinstance(event, (SaveStaged, SaveCommitted)):
             print(type(event).__name__, event.step, flush=True)
 
-    slow = Limit(LocalStore(pathlib.Path(sys.argv[1])), bytes_per_s=4e6)  # a save takes half a second
+    slow = Limit(LocalStore(pathlib.Path(sys.argv[1])), bytes_per_s=float(sys.argv[3]))
     state = {"w": np.zeros(250_000), "n": 0}
     with es.Checkpointer(slow, "run", every=int(sys.argv[2]), listener=listen) as ckpt:
         for step in ckpt.loop(state, until=100_000):
@@ -40,22 +40,22 @@ def test_a_signal_during_an_asynchronous_save(tmp_path: Path, number: signal.Sig
     script, store = tmp_path / "train.py", tmp_path / "store"
     script.write_text(textwrap.dedent(TRAINING))
     with subprocess.Popen(
-        [sys.executable, str(script), str(store), "20"],
+        [sys.executable, str(script), str(store), "100", "4e6"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        assert process.stdout.readline() == "SaveStaged 20\n"
+        assert process.stdout.readline() == "SaveStaged 100\n"
         time.sleep(0.05)
         process.send_signal(number)
         told, problems = process.communicate(timeout=60)
     assert process.returncode == 75, problems
     words = [line.split() for line in told.splitlines()]
-    assert words[0] == ["SaveCommitted", "20"], "the save under way was not waited for"
+    assert words[0] == ["SaveCommitted", "100"], "the save under way was not waited for"
     staged = [int(step) for what, step in words if what == "SaveStaged"]
     committed = [int(step) for what, step in words if what == "SaveCommitted"]
-    assert committed == [20, *staged]
-    assert 20 < committed[-1] < 40, "the save of the notice came no sooner than the next one due"
+    assert committed == [100, *staged]
+    assert 100 < committed[-1] < 200, "the save of the notice came no sooner than the next one due"
     state = {"w": np.zeros(250_000), "n": 0}
     with es.Checkpointer(str(store), "run", on_corrupt="fail") as ckpt:
         assert ckpt.restore(state) == committed[-1]
@@ -69,7 +69,7 @@ def test_kill_after_the_signal(tmp_path: Path):
     script, store = tmp_path / "train.py", tmp_path / "store"
     script.write_text(textwrap.dedent(TRAINING))
     with subprocess.Popen(
-        [sys.executable, str(script), str(store), "20"],
+        [sys.executable, str(script), str(store), "20", "1e6"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
