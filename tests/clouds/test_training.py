@@ -19,7 +19,7 @@ def quiet(_event) -> None:
 
 def is_pack(asked: Asked) -> bool:
     """Whether a request uploads a pack."""
-    return asked.method in {"PUT", "POST"} and "packs" in asked.path
+    return asked.method in {"PUT", "POST"} and "packs" in asked.path.partition("?")[0]
 
 
 def test_a_torch_training_comes_back_to_the_bit(cloud):
