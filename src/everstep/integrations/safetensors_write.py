@@ -151,7 +151,7 @@ def _write(contents: Contents, path: Path, items: Sequence[_Item], metadata: Map
     header, starts, end = _header(ordered, metadata)
     with path.open("xb+") as file:
         if sys.platform == "linux":
-            os.posix_fallocate(file.fileno(), 0, end)  # a full disk is told now, not by a signal in the mapping
+            os.posix_fallocate(file.fileno(), 0, end)  # a full disk is told now, by an error
         else:
             file.truncate(end)
         mapped = mmap.mmap(file.fileno(), end)
