@@ -43,8 +43,7 @@ class InFlight:
             self._changed.notify_all()
             if self._expected:
                 self._changed.wait_for(lambda: self.most >= self._expected, 20)
-            else:
-                self._changed.wait(0.01)
+            self._changed.wait_for(lambda: self.most > (self._expected or self.most), 0.01)  # one too many
         try:
             self._inner.get_range(key, start, into)
         finally:
@@ -272,7 +271,7 @@ def test_a_part_of_a_tensor_costs_its_rows_and_the_edges_of_chunks(box):
     assert store.bytes_out <= box.sizes[0] * 1000 + 2 * 10_000
 
 
-def test_requests_are_as_few_as_reads_allow():
+def test_requests_are_as_few_as_reads_allow(monkeypatch):
     """Small neighbours are joined up to the bound of a read; large chunks are one request each where they cost."""
     arrays = {f"w{n}": noise(10_000, n) for n in range(100)}
     flat, store = flat_of(arrays), Count(MemoryStore())
@@ -281,12 +280,42 @@ def test_requests_are_as_few_as_reads_allow():
         store.clear()
         restore(store, flat, [index], plan_options={"max_read": max_read})
         assert store.calls["get_range"] == requests
+    monkeypatch.setattr("everstep.transfer.fetch._FUSED", 2**20)
     flat, store = flat_of({"w": noise(5 * 2**20)}), Count(MemoryStore())
     index = save(store, flat).index
     for fused, requests in ((False, 1), (True, 5)):
         store.clear()
         restore(store, flat, [index], fused=fused)
         assert store.calls["get_range"] == requests
+
+
+def test_a_box_without_a_view_takes_its_memory_from_the_budget_once():
+    """Not again for each of its chunks: three more requests go beside the first."""
+    flat, inner = flat_of({"w": noise(600_000)}), MemoryStore()
+    index = save(inner, flat, stage_options={"chunk_bytes": 100_000}).index
+    store = InFlight(inner, 4)
+    restore(
+        store,
+        flat,
+        [index],
+        hidden={"w"},
+        budget_bytes=1_000_000,
+        workers=6,
+        plan_options={"max_read": 100_000},
+    )
+    assert store.most == 4
+
+
+def test_what_lies_between_wanted_leaves_is_not_fetched():
+    """Every second leaf costs its own bytes, unless the gap is small."""
+    arrays = {f"w{n}": noise(100_000 if n % 2 else 70_000, n) for n in range(20)}
+    flat, store = flat_of(arrays), Count(MemoryStore())
+    index = save(store, flat).index
+    store.clear()
+    odd = [(path, Box.whole(array.shape)) for path, array in arrays.items() if array.size == 100_000]
+    assert restore(store, flat, [index], boxes=odd) == [arrays[path].tobytes() for path, _ in odd]
+    assert store.bytes_out == 1_000_000
+    assert store.calls["get_range"] == 10
 
 
 def test_nothing_wanted_is_nothing_asked():

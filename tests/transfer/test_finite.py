@@ -72,15 +72,17 @@ def test_other_types_are_never_named():
     assert not_finite(staged(arrays)) == ()
 
 
+@pytest.mark.parametrize("chunk_bytes", [2**20, 2**22])
 @pytest.mark.parametrize("at", [0, 262_143, 262_144, 700_000, 999_999])
-def test_a_leaf_of_many_blocks_and_packs_is_named_once(at):
+def test_a_leaf_of_many_blocks_and_packs_is_named_once(at, chunk_bytes):
     """Blocks, chunks and packs end where they like."""
     values = np.ones(1_000_000, np.float32)
     values[at] = np.nan
-    values[-1] = np.inf
-    made = staged({"a": np.ones(3), "w": values}, chunk_bytes=2**20, pack_bytes=2**21)
+    made = staged({"a": np.ones(3), "w": values}, chunk_bytes=chunk_bytes, pack_bytes=2**21)
     assert len(made.packs) > 1
     assert not_finite(made) == ("w",)
+    values[:] = np.inf
+    assert not_finite(staged({"w": values}, chunk_bytes=chunk_bytes, pack_bytes=2**21)) == ("w",)
 
 
 def test_paths_come_in_order_and_nothing_is_no_finding():

@@ -188,3 +188,23 @@ def test_what_was_staged_is_not_the_memory_of_the_next_save_before_release():
         staged_of(flat_of({"a": np.zeros(10)}), arena)
     first.release()
     staged_of(flat_of({"a": np.zeros(10)}), arena)
+
+
+def test_a_copy_that_fails_half_way_leaves_the_memory_free():
+    """The error is the source's, and the next save can have the memory."""
+
+    class Broken:
+        def view(self):
+            return None
+
+        def copy_to(self, into):
+            raise OSError("device lost")
+
+    made = flat_of({"a": np.arange(9), "w": np.arange(9)})
+    last = made.pieces[1]
+    broken = Piece(path="w", dtype=last.dtype, box=last.box, nbytes=last.nbytes, source=Broken())
+    flat = Flat(entries=made.entries, pieces=(made.pieces[0], broken), synchronize=lambda: None)
+    arena = Arena()
+    with pytest.raises(OSError, match="device lost"):
+        staged_of(flat, arena)
+    staged_of(made, arena)

@@ -322,3 +322,18 @@ def test_shards_come_in_the_pieces_order_with_their_chunks_in_order():
     assert [int(key.rsplit("-", 1)[1].split(".")[0]) for key in uploaded.packs] == list(
         range(len(staged.packs))
     )
+
+
+def test_packs_are_told_in_their_order_whichever_was_stored_first():
+    """Indexes of equal saves are equal."""
+    later = threading.Event()
+
+    def before(key, body):
+        if "-0." in key:
+            assert later.wait(30)
+        else:
+            later.set()
+
+    saved = save(Asking(MemoryStore(), before), flat_of(random_arrays()), stage_options=CUT, workers=2)
+    plain = save(MemoryStore(), flat_of(random_arrays()), stage_options=CUT, workers=1)
+    assert saved.index == plain.index
