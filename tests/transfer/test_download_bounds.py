@@ -340,3 +340,18 @@ def test_after_damage_a_box_without_a_view_was_not_handed_over():
     with pytest.raises(CorruptChunk):
         download(store, plan_load(wanted, [index]), wanted, run="r", step=1)
     assert wanted[0].target.taken == 0
+
+
+def test_the_budget_is_given_back_with_each_answer():
+    """Three requests fit at once, the last three as well as the first."""
+    flat, inner = flat_of({f"w{n}": noise(300_000, n) for n in range(24)}), MemoryStore()
+    index = save(inner, flat).index
+    meet = threading.Barrier(3)
+
+    class Meeting(MemoryStore):
+        def get_range(self, key, start, into):
+            meet.wait(20)
+            inner.get_range(key, start, into)
+
+    restore(Meeting(), flat, [index], budget_bytes=1_000_000, workers=8, fused=False)
+    assert not meet.broken
