@@ -15,7 +15,7 @@ from everstep.store.protocol import Store
 __all__ = ["Fetch"]
 
 _TRIES = 3
-_FUSED = 2 * 2**20
+_FUSED = 4 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
