@@ -1,4 +1,4 @@
-"""``python -m bench``: one table, medians of several rounds, ratios against the raw limits of the same run."""
+"""``python -m bench``: one table, medians of several rounds, ratios to raw limits measured before and after."""
 
 import argparse
 import json
@@ -9,6 +9,7 @@ import tempfile
 from bench.beside import beside
 from bench.contenders import CONTENDERS
 from bench.limits import limits
+from bench.training import make_training
 
 COLUMNS = (
     ("stall", "stall_s"),
@@ -86,13 +87,15 @@ def main():
     options.add_argument("--json", action="store_true")
     chosen = options.parse_args()
     where = chosen.where or tempfile.gettempdir()
+    size = make_training(quick=chosen.quick).nbytes
+    before = limits(where, size, chosen.rounds)
     contenders = {name: contender(name, where, chosen.rounds, chosen.quick) for name in chosen.only}
-    size = next(iter(contenders.values()))["bytes"]
+    after = limits(where, size, chosen.rounds)
     found = {
         "schema_version": 1,
         "bytes": size,
         "rounds": chosen.rounds,
-        "limits": limits(where, size, chosen.rounds),
+        "limits": {name: (before[name] + after[name]) / 2 for name in before},
         "contenders": contenders,
         "beside": beside(where, chosen.quick),
     }
