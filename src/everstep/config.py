@@ -215,7 +215,6 @@ class ProcessSettings:
 
     attempt: int | None = _setting(None, _count, "EVERSTEP_ATTEMPT")
     progress: Path | None = None
-    drill: str | None = _setting(None, _text, "EVERSTEP_DRILL")
     rank: int = 0
     local_rank: int = 0
     world_size: int = 1

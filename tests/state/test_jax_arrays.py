@@ -6,15 +6,14 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
 import msgspec
 import numpy as np
 import pytest
 
-jax = pytest.importorskip("jax")
-
-from everstep.errors import RestoreError, RestoreMismatch, UnsupportedLeaf  # noqa: E402
-from everstep.state import assemble, flatten  # noqa: E402
-from tests.state.moving import loaded, restored  # noqa: E402
+from everstep.errors import RestoreError, RestoreMismatch, UnsupportedLeaf
+from everstep.state import assemble, flatten
+from tests.state.moving import loaded, restored
 
 jnp = jax.numpy
 TYPES = [

@@ -231,3 +231,16 @@ def test_a_fork_while_the_background_touches_harms_neither():
     assert in_a_child(lambda: 0) == 0
     arena.wait()
     assert resident(arena.take(32 * MIB)) == 32 * MIB // mmap.PAGESIZE
+
+
+def test_memory_that_could_not_be_pinned_is_not_kept():
+    """A pin that raises leaves nothing behind that a later save would take for pinned."""
+
+    def refuse(_memory):
+        raise RuntimeError("no pages to lock")
+
+    arena = Arena(pin=refuse)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="no pages"):
+            arena.take(4096)
+        assert arena.size == 0

@@ -111,23 +111,6 @@ def test_waiting_is_cut_into_naps():
     assert sum(clock.slept) == pytest.approx(3)
 
 
-def test_a_deadline_leaves_half_of_its_time():
-    """The bytes are through in half of the time until the next save."""
-    clock = Clock()
-    pacer = Pacer.for_deadline(1000, 10, clock=clock, sleep=clock.sleep)
-    assert pacer.bytes_per_s == 200
-    for _ in range(10):
-        pacer.take(100)
-    pacer.take(1)
-    assert clock.now - 1000.0 == pytest.approx(5)
-
-
-@pytest.mark.parametrize(("nbytes", "seconds"), [(0, 10), (1000, 0), (1000, -1)])
-def test_nothing_to_pace_is_not_paced(nbytes, seconds):
-    """No bytes, or no time left."""
-    assert Pacer.for_deadline(nbytes, seconds).bytes_per_s == math.inf
-
-
 @pytest.mark.parametrize("rate", [0, -1, math.nan])
 def test_a_rate_that_never_ends_is_refused(rate):
     """Zero, less, and no number."""

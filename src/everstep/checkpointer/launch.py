@@ -44,7 +44,7 @@ class Launch:
         self.run: RunId = parse_run(run)
         self.rank, self.world = me.rank, me.world
         self.repository: Repository = open_repository(_opened(store, listener, TRAINING), create=True)
-        self.run_record = ensure_run(self.repository, self.run, keep=keep)
+        ensure_run(self.repository, self.run, keep=keep)
         self._number = told.attempt
         self._attempt: Attempt | None = None
         self._lock = threading.Lock()

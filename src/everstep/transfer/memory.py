@@ -116,7 +116,11 @@ class Arena:
         _advise_if_known(address, size, _HUGEPAGE)
         if not _advise_if_known(address, size, _WIPEONFORK):
             self._map.madvise(mmap.MADV_DONTFORK)
-        self._unpin = self._pin(self._view) if self._pin is not None else None
+        try:
+            self._unpin = self._pin(self._view) if self._pin is not None else None
+        except BaseException:
+            self._drop()  # else the next save would use it as if it were pinned
+            raise
         if self._unpin is None and touch:  # pinning touches every page itself
             self._toucher = _Toucher(self._view, self._threads)
 

@@ -34,19 +34,6 @@ class Pacer:
         self._free = -math.inf
         self._hurried = False
 
-    @classmethod
-    def for_deadline(
-        cls,
-        nbytes: int,
-        seconds: float,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], object] = time.sleep,
-    ) -> Pacer:
-        """The pacer that lets ``nbytes`` through in half of ``seconds``, the time until the next save is due."""
-        rate = 2 * nbytes / seconds if seconds > 0 and nbytes > 0 else math.inf
-        return cls(rate, clock=clock, sleep=sleep)
-
     @property
     def bytes_per_s(self) -> float:
         """The bound as it stands."""
