@@ -14,7 +14,8 @@ EverstepError
 ├── TryAgain                   exit 5: may work later
 │   ├── StoreUnavailable       throttled, unreachable, reset, timed out
 │   ├── ShortRead              a range came back with another length
-│   └── SaveTimeout            ranks that never came, by number
+│   ├── SaveTimeout            ranks that never came, by number
+│   └── RanksMissing           ranks that did not answer in time, by number
 ├── IntegrityError             exit 6: bytes are not what was written
 │   ├── CorruptChunk           run, step, rank, key and offset named
 │   ├── CorruptObject          an index or a manifest with another digest
@@ -31,7 +32,8 @@ EverstepError
 │   ├── SaveAborted            another attempt gave this save up
 │   ├── Fenced                 a newer attempt owns the run
 │   ├── DuplicateRank          one rank wrote twice, differently
-│   └── DisagreeingPlans       ranks with other plans, by number
+│   ├── DisagreeingPlans       ranks with other plans, leaves and numbers named
+│   └── DivergentReplicas      replicas with other bytes, leaf and ranks named
 └── RestoreError               exit 1
     └── RestoreMismatch        leaves missing, extra, of another shape or dtype
 """
@@ -47,6 +49,7 @@ __all__ = [
     "CorruptChunk",
     "CorruptObject",
     "DisagreeingPlans",
+    "DivergentReplicas",
     "DuplicateRank",
     "EverstepError",
     "Fenced",
@@ -57,6 +60,7 @@ __all__ = [
     "NotFound",
     "NotYetSupported",
     "ObjectNotFound",
+    "RanksMissing",
     "RestoreError",
     "RestoreMismatch",
     "RunNotFound",
@@ -194,6 +198,12 @@ class SaveTimeout(TryAgain):
     code = "E-SAVE-TIMEOUT"
 
 
+class RanksMissing(TryAgain):
+    """Ranks did not answer in time."""
+
+    code = "E-RANKS-MISSING"
+
+
 class IntegrityError(EverstepError):
     """Bytes in the store are not what was written."""
 
@@ -295,6 +305,12 @@ class DisagreeingPlans(SaveError):
     """Ranks computed different plans for one save."""
 
     code = "E-DISAGREEING-PLANS"
+
+
+class DivergentReplicas(SaveError):
+    """Ranks that must hold the same bytes hold different ones."""
+
+    code = "E-DIVERGENT-REPLICAS"
 
 
 class RestoreError(EverstepError):

@@ -42,15 +42,24 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="va
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a tensor lies on the ranks: a mesh of ranks and one placement for each mesh dimension.
+    """How a tensor lies on the ranks: a mesh of ranks, and one placement for each mesh dimension.
 
-    ``placements`` are ``"replicate"`` or ``"shard:<dim>"``, in mesh order. From these the box of every
-    rank follows by arithmetic.
+    The mesh has ``shape``; the rank at a coordinate is ``start`` plus the sum of coordinate times ``strides``,
+    or, for a mesh that is not so regular, ``ranks`` in row-major order (a rank with several devices
+    stands there several times). ``names`` are those of the mesh dimensions, for people.
+
+    ``placements`` are ``"replicate"``, ``"shard:<dim>"``, or ``"strided:<dim>:<factor>"`` (cut into ``factor``
+    parts first, of each of which a coordinate has its share), applied in mesh order, each to what those before
+    left; a part is the ceiling of the quotient, the last ones smaller or empty. From these the boxes of every
+    rank follow by arithmetic: `layouts`.
     """
 
-    mesh: tuple[int, ...]
+    shape: tuple[int, ...]
+    placements: tuple[str, ...]
+    start: int = 0
+    strides: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
-    placements: tuple[str, ...] = ()
 
 
 class Tensor(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="tensor", omit_defaults=True):
@@ -58,7 +67,7 @@ class Tensor(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="t
 
     ``framework`` says what it was: torch, numpy, jax, or bytes (a long bytes value, uint8, 1-d).
     ``extra`` holds what its framework needs to make it again (a quantizer's scales, a datetime's unit).
-    ``layout`` is absent for a tensor that is whole on its rank.
+    ``layout`` is absent for a tensor that is whole on every rank, or whole on its one rank (in a ``per_rank``).
     """
 
     path: str

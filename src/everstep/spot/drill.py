@@ -123,13 +123,18 @@ def run_scenario(
         told(f"{scenario}: attempt {len(attempts)} went from step {attempt.resumed} to {attempt.reached}")
         if attempt.exit_code == 0:
             return Outcome(scenario=scenario, attempts=tuple(attempts))
-        stopped_by_us = stop is not None and attempt.exit_code in {PREEMPTED, -signal.SIGKILL}
-        if not stopped_by_us:
+        if stop is None or not _stopped(attempt, total_steps):
             raise DrillFailed(
                 f"the script ended with exit code {attempt.exit_code} in the {scenario} run",
                 hint=f"read what it printed: {_tail(log)}",
                 exit_code=attempt.exit_code,
             )
+
+
+def _stopped(attempt: Attempt, total_steps: int) -> bool:
+    """Whether the launch ended as one that was told to stop. After its last step no loop takes a SIGTERM any more."""
+    ended_before = attempt.exit_code == -signal.SIGTERM and attempt.reached >= total_steps
+    return ended_before or attempt.exit_code in {PREEMPTED, -signal.SIGKILL}
 
 
 def _watch(
