@@ -19,12 +19,12 @@ from everstep.state.saved import tree
 __all__ = ["assemble", "flatten", "match"]
 
 
-def flatten(state: Mapping[str, object], *, rank: int = 0) -> Flat:
-    """The state as entries in pre-order and the bytes that go with them; it refers to live memory.
+def flatten(state: Mapping[str, object], *, rank: int = 0, world: int | None = None) -> Flat:
+    """The state as entries in pre-order and the bytes that go with them, of one rank; it refers to live memory.
 
     Raises `UnsupportedLeaf` with path and type, `NotYetSupported` for tensors spread over ranks.
     """
-    into = Flattening(known().live, rank=rank)
+    into = Flattening(known().live, rank=rank, world=rank + 1 if world is None else world)
     with _uncollected():
         into.visit(_root(state), "")
         return into.done()
@@ -37,12 +37,13 @@ def match(
     strict: bool = True,
     skip: Sequence[str] = (),
     rank: int = 0,
+    world: int | None = None,
 ) -> Restoration[None]:
     """Where saved bytes go in a live state: in place, where that can be; ``finish`` puts the rest in.
 
     ``skip`` are patterns of paths (``*`` matches ``/`` too) that are left as they are, with all below
     them; they need ``strict=False``. Raises `RestoreMismatch` with everything that does not fit, and
-    changes nothing before the bytes are read.
+    changes nothing before the bytes are read. ``world`` is the number of ranks that restore, where it is known.
     """
     if strict and skip:
         raise UsageError(
@@ -54,7 +55,7 @@ def match(
             hint="name it: skip=['model/head.*']; a first restore with strict=True lists what differs",
         )
     kinds = known()
-    into = Restoring(kinds.live, kinds.builders, rank=rank, skip=skip, fresh=fresh)
+    into = Restoring(kinds.live, kinds.builders, rank=rank, world=world, skip=skip, fresh=fresh)
     root = _root(state)
     later = into.restore(root, tree(entries))
 

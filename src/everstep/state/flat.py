@@ -81,7 +81,8 @@ class Coverage:
     """What a restore found: paths of leaves restored, and those skipped because the caller named them.
 
     ``missing`` are leaves of the state that the checkpoint lacks, ``unexpected`` the other way round,
-    ``skipped`` those that both have.
+    ``skipped`` those that both have. ``resized`` are the `PerRank` parts that were saved by another number of
+    ranks.
     """
 
     restored: tuple[str, ...]
@@ -89,6 +90,7 @@ class Coverage:
     unexpected: tuple[str, ...] = ()
     cast: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    resized: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any, Never, Protocol
 from everstep.errors import UnsupportedLeaf
 from everstep.format.box import Box
 from everstep.format.dtypes import ITEM_BYTES
-from everstep.format.entries import Alias, Container, Entry, Tensor, Value
+from everstep.format.entries import Alias, Container, Entry, Layout, Tensor, Value
 from everstep.format.limits import MAX_DEPTH, MAX_PATH_CHARS
 from everstep.format.paths import join
 from everstep.format.values import encode
@@ -38,13 +38,23 @@ class Writer(Protocol):
 class _Array:
     path: str
     held: Held
+    ranks: tuple[int, ...] | None = None
+    layout: Layout | None = None
 
 
 class Flattening:
-    """The entries and arrays met so far. ``rank`` is the number that `PerRank` values are filed under."""
+    """The entries and arrays met so far, on rank ``rank`` of ``world``.
 
-    def __init__(self, writers: Sequence[Writer], *, rank: int) -> None:
+    ``root`` is the state itself; ``ranks`` are those that hold what is being written now (None: all), and
+    ``layout`` says so for a plain array of theirs, where the path does not.
+    """
+
+    def __init__(self, writers: Sequence[Writer], *, rank: int, world: int = 1) -> None:
         self.rank = rank
+        self.world = world
+        self.root: object = None
+        self.ranks: tuple[int, ...] | None = None
+        self.layout: Layout | None = None
         self._writers = writers
         self._found: list[Entry | _Array] = []
         self._open: set[int] = set()
@@ -54,6 +64,8 @@ class Flattening:
 
     def visit(self, value: object, path: str) -> None:
         """Write down a value of any kind. Raises `UnsupportedLeaf`."""
+        if not path:
+            self.root = value
         if len(path) > MAX_PATH_CHARS:
             refuse(path[:80] + "...", value, f"its path has more than {MAX_PATH_CHARS} characters")
         if id(value) in self._open:
@@ -92,6 +104,16 @@ class Flattening:
         finally:
             self._owner = ""
 
+    @contextmanager
+    def held_by(self, ranks: tuple[int, ...] | None, layout: Layout | None = None) -> Iterator[None]:
+        """Inside is what these ranks hold, and others may not have."""
+        before = self.ranks, self.layout
+        self.ranks, self.layout = ranks, layout
+        try:
+            yield
+        finally:
+            self.ranks, self.layout = before
+
     def mapping(self, path: str, kind: str, items: Sequence[tuple[Any, Any]], *, name: str = "") -> None:
         """Write a container with keys, and its children."""
         paths: dict[str, object] = {}
@@ -126,7 +148,7 @@ class Flattening:
         """Write an array; whether it is tied to another one is found at the end."""
         if held.dtype not in ITEM_BYTES:
             refuse(path, held, f"its element type {held.dtype} is not one that is saved")
-        self._found.append(_Array(path, held))
+        self._found.append(_Array(path, held, self.ranks, self.layout))
 
     def at_end(self, synchronize: Callable[[], None]) -> None:
         """Have this called when the copies begun must be done."""
@@ -177,13 +199,21 @@ def _own(item: _Array, own: Own) -> tuple[Tensor, Piece]:
             "offset": own.view.offset,
         }
     source: Source = held.part(own.span)
-    entry = Tensor(path=item.path, dtype=held.dtype, shape=shape, framework=held.framework, extra=extra)
+    entry = Tensor(
+        path=item.path,
+        dtype=held.dtype,
+        shape=shape,
+        framework=held.framework,
+        layout=item.layout,
+        extra=extra,
+    )
     piece = Piece(
         path=item.path,
         dtype=held.dtype,
         box=Box.whole(shape),
         nbytes=math.prod(shape) * ITEM_BYTES[held.dtype],
         source=source,
+        replicas=item.ranks,
     )
     return entry, piece
 

@@ -63,7 +63,9 @@ class _Fill:
 class Restoring:
     """What was found so far: problems, boxes wanted, and what was left out because the caller named it.
 
-    ``free``: there is no live state, so that what needs a class of the program comes as plain data.
+    It is on rank ``rank`` of ``world``, or of an unknown number. ``free``: there is no live state, so that what
+    needs a class of the program comes as plain data. ``partial``: what the state has no place for now is another
+    rank's. ``root`` is the live state itself.
     """
 
     def __init__(
@@ -72,12 +74,16 @@ class Restoring:
         builders: Sequence[Builder],
         *,
         rank: int,
+        world: int | None = None,
         skip: Sequence[str] = (),
         free: bool = False,
         fresh: Callable[[Tensor, str], Fresh],
     ) -> None:
         self.rank = rank
+        self.world = world
         self.free = free
+        self.partial = False
+        self.root: object = None
         self._readers = readers
         self._builders = builders
         self._skip = tuple(skip)
@@ -95,11 +101,14 @@ class Restoring:
         self._missing: list[str] = []
         self._unexpected: list[str] = []
         self._skipped: list[str] = []
+        self._resized: list[str] = []
 
     # --- what kinds call
 
     def restore(self, live: object, saved: Saved) -> Later:
         """Put a saved value into a live one of any kind."""
+        if not saved.path:
+            self.root = live
         for reader in self._readers:
             if reader.claims(live):
                 return reader.restore(live, saved, self)
@@ -129,6 +138,24 @@ class Restoring:
         finally:
             self._reuse = before
 
+    @contextmanager
+    def in_part(self) -> Iterator[None]:
+        """Inside, saved leaves that the state has no place for are those of other ranks."""
+        before, self.partial = self.partial, True
+        try:
+            yield
+        finally:
+            self.partial = before
+
+    @contextmanager
+    def freely(self) -> Iterator[None]:
+        """Inside, what is built comes as plain data where it needs a class of the program."""
+        before, self.free = self.free, True
+        try:
+            yield
+        finally:
+            self.free = before
+
     def skips(self, path: str) -> bool:
         """Whether the caller named this path, or one above it, as one to leave out."""
         if not self._skip:
@@ -152,6 +179,10 @@ class Restoring:
     def left_out(self, path: str) -> None:
         """Note a part that both have and the caller named to skip."""
         self._skipped.append(path)
+
+    def resized(self, path: str) -> None:
+        """Note a part by rank that was saved by another number of ranks."""
+        self._resized.append(path)
 
     def restored(self, path: str) -> None:
         """Note a leaf that will be put back."""
@@ -183,7 +214,9 @@ class Restoring:
         return found
 
     def unplaced(self, saved: Saved) -> None:
-        """Note a saved part that the state has no place for."""
+        """Note a saved part that the state has no place for; below a `Stage` it is another rank's."""
+        if self.partial:
+            return
         for path in saved.leaves():
             if self.skips(path):
                 self._unexpected.append(path)
@@ -276,6 +309,7 @@ class Restoring:
             missing=tuple(self._missing),
             unexpected=tuple(self._unexpected),
             skipped=tuple(self._skipped),
+            resized=tuple(self._resized),
         )
         return Restoration(wanted=tuple(self._wanted), coverage=coverage, finish=finish_all)
 
