@@ -47,7 +47,7 @@ ENTRIES = (
         dtype="bfloat16",
         shape=(6, 2),
         framework="torch",
-        layout=Layout(mesh=(2,), names=("dp",), placements=("shard:0",)),
+        layout=Layout(shape=(2,), names=("dp",), placements=("shard:0",)),
         extra={"requires_grad": True},
     ),
     Tensor(path="model/empty", dtype="int64", shape=(0, 3), framework="numpy"),

@@ -44,9 +44,10 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="va
 class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a tensor lies on the ranks: a mesh of ranks, and one placement for each mesh dimension.
 
-    The mesh has ``shape``; the rank at a coordinate is ``start`` plus the sum of coordinate times ``strides``,
-    or, for a mesh that is not so regular, ``ranks`` in row-major order (a rank with several devices
-    stands there several times). ``names`` are those of the mesh dimensions, for people.
+    The mesh has ``shape`` (written as ``mesh``); the rank at a coordinate is ``start`` plus the sum of coordinate
+    times ``strides`` (absent: row-major, the last dimension by ones), or, for a mesh that is not so regular,
+    ``ranks`` in row-major order (a rank with several devices stands there several times). ``names`` are those
+    of the mesh dimensions, for people.
 
     ``placements`` are ``"replicate"``, ``"shard:<dim>"``, or ``"strided:<dim>:<factor>"`` (cut into ``factor``
     parts first, of each of which a coordinate has its share), applied in mesh order, each to what those before
@@ -54,12 +55,12 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rank follow by arithmetic: `layouts`.
     """
 
-    shape: tuple[int, ...]
+    shape: tuple[int, ...] = msgspec.field(name="mesh")
+    names: tuple[str, ...] = ()
     placements: tuple[str, ...]
     start: int = 0
     strides: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
-    names: tuple[str, ...] = ()
 
 
 class Tensor(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="tensor", omit_defaults=True):
