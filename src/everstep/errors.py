@@ -35,7 +35,8 @@ EverstepError
 │   ├── DisagreeingPlans       ranks with other plans, leaves and numbers named
 │   └── DivergentReplicas      replicas with other bytes, leaf and ranks named
 └── RestoreError               exit 1
-    └── RestoreMismatch        leaves missing, extra, of another shape or dtype
+    ├── RestoreMismatch        leaves missing, extra, of another shape or dtype
+    └── MissingElements        the indexes that were read do not cover a tensor
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ __all__ = [
     "IntegrityError",
     "InvalidManifest",
     "InvalidName",
+    "MissingElements",
     "MissingObject",
     "NotFound",
     "NotYetSupported",
@@ -323,3 +325,9 @@ class RestoreMismatch(RestoreError):
     """The state and the checkpoint differ in leaves, shapes or dtypes."""
 
     code = "E-RESTORE-MISMATCH"
+
+
+class MissingElements(RestoreError):
+    """The indexes that were read do not hold every element of a tensor."""
+
+    code = "E-MISSING-ELEMENTS"

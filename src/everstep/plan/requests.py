@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from everstep.format.box import Box
 from everstep.format.index import Chunk
@@ -10,8 +10,7 @@ from everstep.format.index import Chunk
 __all__ = ["ChunkRead", "Read"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkRead:
+class ChunkRead(msgspec.Struct, frozen=True, kw_only=True):
     """One chunk to fetch and verify, and the wanted boxes that take bytes of it.
 
     The chunk holds bytes ``[start, start + chunk.length)`` of the row-major bytes of ``shard_box`` of the
@@ -26,8 +25,7 @@ class ChunkRead:
     wanted: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
+class Read(msgspec.Struct, frozen=True, kw_only=True):
     """One ranged request: ``length`` bytes at ``offset`` of ``key``, and the chunks in it, by offset."""
 
     key: str
