@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import heapq
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from everstep.format.box import Box
 from everstep.format.digests import Digest, digest_of
 from everstep.format.entries import Container, Entry, Tensor
+from everstep.plan.dealing import deal
 
 __all__ = ["Holdable", "SavePlan", "plan_save"]
 
@@ -57,8 +57,7 @@ def plan_save(pieces: Sequence[Holdable], *, rank: int, world: int, entries: Seq
     """Choose the one writer of each piece, without asking another rank.
 
     The ranks that share a piece all see it, with the same sharers. So each such group deals out its pieces on
-    its own, alike on every member: the largest first, each to the member with the fewest bytes so far. No
-    member gets more than the mean plus the largest piece.
+    its own, alike on every member, as `deal` says: no member gets more than the mean plus the largest piece.
 
     The digest covers the paths, kinds, dtypes and shapes of the entries and the world size; what lies
     below a ``per_rank`` container differs by rank and is left out.
@@ -72,7 +71,12 @@ def plan_save(pieces: Sequence[Holdable], *, rank: int, world: int, entries: Seq
         groups.setdefault(sharers, []).append(position)
     mine: list[int] = []
     for sharers, positions in groups.items():
-        mine += positions if len(sharers) == 1 else _dealt(pieces, positions, sharers, rank)
+        if len(sharers) == 1:
+            mine += positions
+            continue
+        own = sharers.index(rank)
+        dealt = deal([(pieces[p].nbytes, pieces[p].path, pieces[p].box) for p in positions], len(sharers))
+        mine += [position for position, member in zip(positions, dealt, strict=True) if member == own]
     mine.sort()
     return SavePlan(
         rank=rank,
@@ -81,17 +85,6 @@ def plan_save(pieces: Sequence[Holdable], *, rank: int, world: int, entries: Seq
         nbytes=sum(pieces[position].nbytes for position in mine),
         digest=_digest(entries, world),
     )
-
-
-def _dealt(
-    pieces: Sequence[Holdable], positions: list[int], sharers: tuple[int, ...], rank: int
-) -> Iterator[int]:
-    loads = [(0, sharer) for sharer in sharers]
-    for position in sorted(positions, key=lambda p: (-pieces[p].nbytes, pieces[p].path, pieces[p].box)):
-        load, sharer = heapq.heappop(loads)
-        heapq.heappush(loads, (load + pieces[position].nbytes, sharer))
-        if sharer == rank:
-            yield position
 
 
 def _digest(entries: Sequence[Entry], world: int) -> Digest:
