@@ -122,7 +122,7 @@ def test_the_launchers_words_reach_the_process():
         1,
         2,
     )
-    assert process_settings({}).world_size == 1
+    assert process_settings({}).world_size is None
     with pytest.raises(UsageError, match="EVERSTEP_ATTEMPT"):
         process_settings({"EVERSTEP_ATTEMPT": "x"})
     with pytest.raises(UsageError, match="RANK"):

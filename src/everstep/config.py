@@ -60,6 +60,12 @@ def _text(value: object) -> str:
     raise ValueError("a text without control characters")
 
 
+def _part(value: object) -> str:
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,100}", value):
+        return value
+    raise ValueError("letters, digits, '-' and '_', at most 100")
+
+
 def _secret(value: object) -> Secret:
     if isinstance(value, str) and value.strip().isprintable():
         return Secret(value.strip())
@@ -83,6 +89,12 @@ def _count(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value
     raise ValueError("a whole number from 1 on")
+
+
+def _number(value: object) -> int:
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value.strip()):
+        return int(value)
+    raise ValueError("a whole number from 0 on")
 
 
 _UNITS = {
@@ -211,13 +223,35 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSettings:
-    """What a launcher tells this one process. ``progress`` is the file a drill watches."""
+    """What a launcher tells this one process.
+
+    ``progress`` is the file a drill watches; ``launch`` is equal on all ranks and new with each launch; ``patience``
+    is how many seconds ranks wait for each other. The rest are the variables of torchrun, Slurm and Open MPI.
+    """
 
     attempt: int | None = _setting(None, _count, "EVERSTEP_ATTEMPT")
     progress: Path | None = None
-    rank: int = 0
-    local_rank: int = 0
-    world_size: int = 1
+    launch: str | None = _setting(None, _part, "EVERSTEP_LAUNCH")
+    patience: int = _setting(600, _count, "EVERSTEP_PATIENCE")
+    rank: int | None = _setting(None, _number, "RANK")
+    world_size: int | None = _setting(None, _count, "WORLD_SIZE")
+    local_rank: int | None = _setting(None, _number, "LOCAL_RANK")
+    local_world_size: int | None = _setting(None, _count, "LOCAL_WORLD_SIZE")
+    master_addr: str | None = _setting(None, _text, "MASTER_ADDR")
+    master_port: int | None = _setting(None, _number, "MASTER_PORT")
+    torchelastic_run_id: str | None = _setting(None, _text, "TORCHELASTIC_RUN_ID")
+    torchelastic_restart_count: int | None = _setting(None, _number, "TORCHELASTIC_RESTART_COUNT")
+    torchelastic_use_agent_store: bool = _setting(False, _flag, "TORCHELASTIC_USE_AGENT_STORE")
+    slurm_procid: int | None = _setting(None, _number, "SLURM_PROCID")
+    slurm_step_num_tasks: int | None = _setting(None, _count, "SLURM_STEP_NUM_TASKS")
+    slurm_ntasks: int | None = _setting(None, _count, "SLURM_NTASKS")
+    slurm_localid: int | None = _setting(None, _number, "SLURM_LOCALID")
+    slurm_job_id: str | None = _setting(None, _part, "SLURM_JOB_ID")
+    slurm_step_id: str | None = _setting(None, _part, "SLURM_STEP_ID")
+    slurm_restart_count: int = _setting(0, _number, "SLURM_RESTART_COUNT")
+    ompi_rank: int | None = _setting(None, _number, "OMPI_COMM_WORLD_RANK")
+    ompi_size: int | None = _setting(None, _count, "OMPI_COMM_WORLD_SIZE")
+    ompi_local_rank: int | None = _setting(None, _number, "OMPI_COMM_WORLD_LOCAL_RANK")
 
 
 def settings(
@@ -248,7 +282,7 @@ def settings(
 
 
 def process_settings(environ: Mapping[str, str] | None = None) -> ProcessSettings:
-    """What the launcher of this process told it, in ``EVERSTEP_*`` and torchrun's variables.
+    """What the launcher of this process told it, in ``EVERSTEP_*`` and in torchrun's, Slurm's and Open MPI's variables.
 
     Raises `UsageError` naming the variable and the allowed form.
     """
@@ -256,14 +290,8 @@ def process_settings(environ: Mapping[str, str] | None = None) -> ProcessSetting
     given: dict[str, object] = {}
     if variables.get("EVERSTEP_PROGRESS"):
         given["progress"] = Path(variables["EVERSTEP_PROGRESS"])
-    for name in ("rank", "local_rank", "world_size"):
-        word = variables.get(name.upper(), "")
-        if word:
-            if not re.fullmatch(r"[0-9]{1,7}", word):
-                raise _wrong(name.upper(), "", "a whole number")
-            given[name] = int(word)
     told = _filled(ProcessSettings, given, variables, [], "")
-    if told.rank >= told.world_size:
+    if told.rank is not None and told.world_size is not None and told.rank >= told.world_size:
         raise UsageError(
             f"RANK={told.rank} is not below WORLD_SIZE={told.world_size}",
             hint="let the launcher set both, or neither",

@@ -10,8 +10,10 @@ __all__ = ["Exchange"]
 class Exchange(Protocol):
     """Keys and small values that all ranks of one launch see.
 
-    A key is put once, by one rank, and never changes. No call waits for another rank. Calls may come
-    from several threads of a process. Errors of the network are `StoreUnavailable`.
+    The first value of a key wins and never changes. Keys are parts of letters, digits and ``-._``, joined by
+    ``/``; no key lies under another one. A value has at most 512 KiB. No call waits for another rank. Calls may
+    come from several threads of a process. Errors of the network are `StoreUnavailable`; its field ``rank`` is
+    there when it is known whose process is gone.
     """
 
     @property
@@ -20,7 +22,7 @@ class Exchange(Protocol):
         ...
 
     def put(self, key: str, value: bytes) -> None:
-        """Make a value visible to all ranks. Putting the same value again changes nothing."""
+        """Make a value visible to all ranks, if nobody has put that key; else change nothing."""
         ...
 
     def find(self, key: str) -> bytes | None:

@@ -1,0 +1,124 @@
+"""The exchange through torch's store, over a connection of its own: no process group is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch.distributed
+
+from everstep.errors import StoreUnavailable
+from everstep.ranks.timed_calls import TimedCalls
+
+__all__ = ["TorchExchange", "agent_exchange", "default_exchange"]
+
+dist: Any = torch.distributed
+"""Its stores are made by pybind11, and what torch says of their types is not whole."""
+
+_T = TypeVar("_T")
+_CALL_S = 30.0
+"""How long one call may take. A store answers in milliseconds; one whose process is frozen never does."""
+
+
+class TorchExchange:
+    """Keys in a store of torch (TCPStore, FileStore, HashStore, with or without PrefixStore).
+
+    ``store`` must be a connection of its own: calls on a connection that training uses would wait for
+    each other. ``held`` is kept alive meanwhile: the process that serves a TCPStore stops when its object
+    goes. ``rank`` is whose process serves it, or None when no rank's does. Each call has a deadline, because
+    torch's own waits for ever when the process that serves is frozen; after that the exchange is dead.
+    """
+
+    def __init__(
+        self, store: Any, *, prefix: str, poll_s: float, where: str, rank: int | None, held: Any = None
+    ) -> None:
+        self._store: Any = dist.PrefixStore(prefix, store)
+        self._store.set_timeout(timedelta(seconds=_CALL_S / 2))
+        self._held = held
+        self._poll_s = poll_s
+        self._where = where
+        self._rank = rank
+        self._calls = TimedCalls("everstep-torch-store")
+
+    @property
+    def poll_s(self) -> float:
+        """Seconds between two questions."""
+        return self._poll_s
+
+    def put(self, key: str, value: bytes) -> None:
+        """One request."""
+        self._call(
+            lambda: self._store.compare_set(key, "", b"=" + value)
+        )  # an empty value would mean: no value
+
+    def find(self, key: str) -> bytes | None:
+        """One request when the key is not there, else two."""
+        return self._call(lambda: self._get(key))
+
+    def forget(self, key: str) -> None:
+        """One request, where the store can delete."""
+        with suppress(StoreUnavailable):
+            self._call(lambda: self._store.delete_key(key))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._calls.close(_CALL_S)
+        self._store = self._held = None
+
+    def _get(self, key: str) -> bytes | None:
+        if not self._store.check([key]):
+            return None
+        value: bytes = self._store.get(key)
+        return value[1:]
+
+    def _call(self, call: Callable[[], _T]) -> _T:
+        try:
+            return self._calls.run(call, _CALL_S)
+        except (RuntimeError, TimeoutError) as error:
+            whose = {} if self._rank is None else {"rank": self._rank}
+            raise StoreUnavailable(
+                f"torch's store at {self._where} does not answer: {error or 'no answer in time'}",
+                hint="its process has ended or hangs: look at the log of rank 0, or of torchrun on its node",
+                **whose,
+            ) from None
+
+
+def default_exchange(*, prefix: str, world: int) -> TorchExchange:
+    """An exchange over a connection of its own to the store of the process group that is initialised."""
+    held = dist.distributed_c10d._get_default_store()  # noqa: SLF001  # torch has no public name for it
+    where, served = _described(held)
+    return TorchExchange(
+        held.clone(), prefix=prefix, poll_s=poll_s(world), where=where, rank=0 if served else None, held=held
+    )
+
+
+def agent_exchange(*, host: str, port: int, prefix: str, world: int) -> TorchExchange:
+    """An exchange over a connection of its own to the store that torchrun's agent serves."""
+    try:
+        store = dist.TCPStore(
+            host, port, None, is_master=False, timeout=timedelta(seconds=_CALL_S), wait_for_workers=False
+        )
+    except RuntimeError as error:
+        raise StoreUnavailable(
+            f"torchrun's store at {host}:{port} does not answer: {error}",
+            hint="MASTER_ADDR and MASTER_PORT must name the store of torchrun's agent",
+        ) from None
+    return TorchExchange(store, prefix=prefix, poll_s=poll_s(world), where=f"{host}:{port}", rank=None)
+
+
+def poll_s(world: int) -> float:
+    """Seconds between two questions of one rank, so that all together ask at most 5,000 times in a second."""
+    return max(0.02, world / 5000)
+
+
+def _described(store: Any) -> tuple[str, bool]:
+    """Where a store is, and whether a rank's process may serve it."""
+    while isinstance(store, dist.PrefixStore):
+        store = store.underlying_store
+    if isinstance(store, dist.TCPStore):
+        return f"{store.host}:{store.port}", True
+    if isinstance(store, dist.FileStore):
+        return str(store.path), False
+    return type(store).__name__, False
