@@ -56,7 +56,7 @@ def plan_load(
     `InvalidManifest` when they contradict themselves.
     """
     stored = _stored({box.path for box in wanted}, indexes)
-    starts: dict[tuple[int, int], list[int]] = {}
+    starts: dict[tuple[int, int], tuple[Box, list[int]]] = {}
     found: dict[tuple[int, int, int], list[int]] = {}
     for position, box in enumerate(wanted):
         if not box.nbytes:
@@ -64,8 +64,8 @@ def plan_load(
         for part, (whole, i, s) in _cover(box, stored.get(box.path)):
             shard = indexes[i].shards[s]
             if (i, s) not in starts:
-                starts[i, s] = _starts(shard)
-            for number in _chunks(shard, whole, part, box, starts[i, s]):
+                starts[i, s] = (whole, _starts(shard))
+            for number in _chunks(shard, whole, part, box, starts[i, s][1]):
                 found.setdefault((i, s, number), []).append(position)
     return joined(_chunk_reads(found, indexes, starts), max_read=max_read, max_gap=max_gap)
 
@@ -120,7 +120,7 @@ def _cover(wanted: Loadable, stored: _Stored | None) -> list[tuple[Box, _Place]]
                 f"{wanted.path}: a shard has {len(box.sizes)} dimensions, the tensor {len(wanted.box.sizes)}",
                 path=wanted.path,
             )
-        part = box.intersect(wanted.box)
+        part = box if box == wanted.box else box.intersect(wanted.box)
         if part is not None:
             found.append((part, place))
     parts = [part for part, _ in found]
@@ -186,24 +186,21 @@ def _chunks(shard: Shard, whole: Box, part: Box, wanted: Loadable, starts: Seque
 def _chunk_reads(
     found: dict[tuple[int, int, int], list[int]],
     indexes: Sequence[Index],
-    starts: dict[tuple[int, int], list[int]],
+    starts: dict[tuple[int, int], tuple[Box, list[int]]],
 ) -> Iterator[tuple[str, ChunkRead]]:
-    boxes: dict[tuple[int, int], Box] = {}
     for (i, s, number), positions in found.items():
         index, shard = indexes[i], indexes[i].shards[s]
         chunk = shard.chunks[number]
         if not 0 <= chunk.pack < len(index.packs):
             raise InvalidManifest(f"{shard.path}: pack {chunk.pack} of {len(index.packs)}", path=shard.path)
-        box = boxes.get((i, s))
-        if box is None:
-            box = boxes[i, s] = Box(shard.offsets, shard.sizes)
+        box, at = starts[i, s]
         yield (
             index.packs[chunk.pack],
             ChunkRead(
                 path=shard.path,
                 rank=index.rank,
                 shard_box=box,
-                start=starts[i, s][number],
+                start=at[number],
                 chunk=chunk,
                 wanted=tuple(positions),
             ),

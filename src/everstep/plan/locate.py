@@ -38,13 +38,15 @@ def locate(wanted: Sequence[Loadable], entries: Sequence[Entry], world: int) -> 
     for entry, owner in _owned(entries):
         if entry.path in asked:
             tensors[entry.path] = entry
-            if owner is not None:
+            if owner is not None and owner < world:
                 owners[entry.path] = owner
         if owner is None:
             shared.append(entry)
     dealing = _Dealing(shared, everyone)
     found: set[int] = set()
     for box in wanted:
+        if len(found) == world:
+            break
         tensor = tensors.get(box.path)
         if tensor is None or not box.nbytes:
             continue
@@ -55,7 +57,7 @@ def locate(wanted: Sequence[Loadable], entries: Sequence[Entry], world: int) -> 
         else:
             for group, held in holders(tensor.layout, tensor.shape, box.box):
                 found.add(group[0] if len(group) == 1 else dealing.writer(tensor, group, held))
-    return tuple(sorted(rank for rank in found if 0 <= rank < world))
+    return tuple(sorted(rank for rank in found if rank < world))
 
 
 def _owned(entries: Iterable[Entry]) -> Iterator[tuple[Tensor, int | None]]:
