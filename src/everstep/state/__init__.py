@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from everstep.state.flat import Coverage, Flat, Piece, Restoration, Source, Target, Wanted
     from everstep.state.per_rank import PerRank
     from everstep.state.rng import RNG
+    from everstep.state.stage import Stage
 
 __all__ = [
     "RNG",
@@ -21,6 +22,7 @@ __all__ = [
     "Piece",
     "Restoration",
     "Source",
+    "Stage",
     "Target",
     "Wanted",
     "assemble",
@@ -31,6 +33,7 @@ __all__ = [
 
 _HOMES = {
     "RNG": "rng",
+    "Stage": "stage",
     "Architecture": "architecture",
     "PerRank": "per_rank",
     "assemble": "conversion",

@@ -26,7 +26,7 @@ _DICTS: Final = {"dict": dict, "OrderedDict": OrderedDict, "defaultdict": defaul
 _OPEN: Final = (defaultdict, Counter)
 """Dicts whose keys are data: those of the checkpoint take the place of the live ones."""
 _OBJECTS: Final = frozenset({"object", "module", "optimizer", "rng", "generator", "per_rank"})
-_KEYED: Final = frozenset({*_DICTS, *_OBJECTS, "dataclass", "namedtuple"})
+_KEYED: Final = frozenset({*_DICTS, *_OBJECTS, "dataclass", "namedtuple", "stage"})
 _FACTORIES: Final[dict[str, Callable[[], Any]]] = {
     kind.__name__: kind for kind in (int, float, complex, str, bytes, list, dict, set, tuple, bool)
 }
@@ -67,7 +67,7 @@ class DictKind:
 
     def builds(self, saved: Saved) -> bool:
         """Whether it was saved with keys; objects come back as their state."""
-        return saved.container is not None and saved.container.type in {*_DICTS, *_OBJECTS}
+        return saved.container is not None and saved.container.type in {*_DICTS, *_OBJECTS, "stage"}
 
     def build(self, saved: Saved, like: Like, into: Restoring) -> Later:
         """Make the dict anew."""

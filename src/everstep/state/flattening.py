@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Never, Protocol
+from typing import Any, Final, Never, Protocol
 
 from everstep.errors import UnsupportedLeaf
 from everstep.format.box import Box
@@ -20,6 +20,9 @@ from everstep.state.memory import Held, type_name
 from everstep.state.sharing import Own, share
 
 __all__ = ["Flattening", "Writer", "refuse"]
+
+_STAGES: Final = frozenset({"dict", "OrderedDict", "dataclass", "module", "optimizer", "object", "stage"})
+"""Containers that can stand for a `Stage`."""
 
 
 class Writer(Protocol):
@@ -113,6 +116,15 @@ class Flattening:
             yield
         finally:
             self.ranks, self.layout = before
+
+    def stage(self, value: object, path: str) -> None:
+        """Write a value with keys as a container ``stage``."""
+        at = len(self._found)
+        self.visit(value, path)
+        entry = self._found[at]
+        if not isinstance(entry, Container) or entry.type not in _STAGES:
+            refuse(path, value, "a Stage is of a module, an optimizer, an object with a state, or a dict")
+        self._found[at] = Container(path=path, type="stage", keys=entry.keys)
 
     def mapping(self, path: str, kind: str, items: Sequence[tuple[Any, Any]], *, name: str = "") -> None:
         """Write a container with keys, and its children."""

@@ -14,7 +14,7 @@ from everstep.state.memory import MISSING, Later, type_name
 from everstep.state.restoring import Restoring
 from everstep.state.saved import Saved
 
-__all__ = ["GeneratorKind", "generator_state", "is_generator", "set_generator_state"]
+__all__ = ["GeneratorKind", "generator_state", "give_generator", "is_generator", "set_generator_state"]
 
 _WORDS: Final = 625
 
@@ -44,16 +44,20 @@ class GeneratorKind:
         later = into.build(child, lambda: MISSING)
 
         def finish() -> Any:
-            try:
-                set_generator_state(live, later())
-            except (TypeError, ValueError, KeyError, RuntimeError) as error:
-                raise RestoreError(
-                    f"{saved.path} is a {type_name(live)} that does not take the saved state: {error}",
-                    path=saved.path,
-                ) from error
+            give_generator(live, {"state": later()}, saved.path)
             return live
 
         return finish
+
+
+def give_generator(live: Any, given: Any, path: str) -> None:
+    """Have a live generator go on where a loaded one, ``{"state": ...}``, stood. Raises `RestoreError`."""
+    try:
+        set_generator_state(live, given["state"])
+    except (TypeError, ValueError, KeyError, RuntimeError) as error:
+        raise RestoreError(
+            f"{path} is a {type_name(live)} that does not take the saved state: {error!r}", path=path
+        ) from error
 
 
 def is_generator(value: object) -> bool:

@@ -19,6 +19,7 @@ from everstep.state.per_rank import PerRankKind
 from everstep.state.plain_values import PlainKind
 from everstep.state.restoring import Builder, Reader
 from everstep.state.rng import RNGKind
+from everstep.state.stage import StageKind
 from everstep.state.torch_values import TorchValueKind
 
 __all__ = ["Kind", "Kinds", "fresh", "known"]
@@ -55,6 +56,7 @@ def known() -> Kinds:
         NumpyArrayKind(),
         scalar,
         PerRankKind(),
+        StageKind(),
         RNGKind(),
         torch_value,
         GeneratorKind(),

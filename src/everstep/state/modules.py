@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -17,7 +17,10 @@ from everstep.state.restoring import Restoring
 from everstep.state.saved import Saved
 from everstep.state.tensors import plain, unfit
 
-__all__ = ["ModuleKind", "bare"]
+__all__ = ["ModuleKind", "bare", "clean"]
+
+_WRAPPERS: Final = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
+"""What compilation, FSDP 1 and activation checkpointing put into the names of what is in them."""
 
 
 class ModuleKind:
@@ -30,11 +33,11 @@ class ModuleKind:
     def flatten(self, value: torch.nn.Module, path: str, into: Flattening) -> None:
         """Write the state dict of the module, without the wrappers of compilation and data parallelism."""
         module = bare(value)
-        parameters = dict(module.named_parameters(remove_duplicate=False))
+        parameters = {clean(name): p for name, p in module.named_parameters(remove_duplicate=False)}
         state = take_state(module, path)
         items = [
-            (key, parameters[key] if _stands_for(key, item, parameters) else item)
-            for key, item in state.items()
+            (name, parameters[name] if _stands_for(item, parameters.get(name)) else item)
+            for name, item in zip(_names(state), state.values(), strict=True)
         ]
         with into.state_of(module, path):
             into.mapping(path, "module", items, name=type_name(module))
@@ -43,13 +46,13 @@ class ModuleKind:
         """Fill the parameters and buffers; hand over the whole when there is more than these."""
         module = bare(live)
         entry = saved.container
-        if entry is None or entry.type not in ("module", "object", "dict", "OrderedDict"):
+        if entry is None or entry.type not in ("module", "stage", "object", "dict", "OrderedDict"):
             return into.problem(
                 saved.path, f"is a {type_name(module)} in the state and no module in the checkpoint"
             )
         state = take_state(module, saved.path)
         own = set(_storages(module))
-        keys = {join("", key): key for key in state}
+        keys = {join("", name): key for name, key in zip(_names(state), state, strict=True)}
         handed: set[str] = set()
 
         def put_back(text: str, item: Any, child: Saved) -> Later:
@@ -88,9 +91,19 @@ def bare(module: torch.nn.Module) -> torch.nn.Module:
             return module
 
 
-def _stands_for(key: str, item: Any, parameters: Mapping[str, torch.nn.Parameter]) -> bool:
+def clean(name: str) -> str:
+    """A parameter's name without what wrappers of submodules put into it."""
+    return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
+
+
+def _names(state: Mapping[str, Any]) -> list[str]:
+    """The keys of a state dict without wrappers, where these are as many."""
+    names = [clean(key) for key in state]
+    return names if len(set(names)) == len(names) else list(state)
+
+
+def _stands_for(item: Any, parameter: torch.nn.Parameter | None) -> bool:
     """Whether an item of a state dict is a parameter's own memory."""
-    parameter = parameters.get(key)
     return (
         parameter is not None
         and isinstance(item, torch.Tensor)

@@ -15,12 +15,12 @@ import numpy as np
 from everstep.errors import RestoreError, UsageError
 from everstep.format.paths import join
 from everstep.state.flattening import Flattening
-from everstep.state.generators import GeneratorKind, is_generator, python_state, python_tuple
+from everstep.state.generators import GeneratorKind, give_generator, is_generator, python_state, python_tuple
 from everstep.state.memory import MISSING, Later, type_name
 from everstep.state.restoring import Restoring
 from everstep.state.saved import Saved
 
-__all__ = ["RNG", "RNGKind"]
+__all__ = ["RNG", "RNGKind", "set_streams"]
 
 _STREAMS: Final = ("python", "numpy", "torch", "cuda")
 
@@ -100,6 +100,18 @@ class RNGKind:
             lambda _text, generator, child: kind.restore(generator, child, into),
         )
         laters.update({f"generators/{text}": later for text, later in found.items()})
+
+
+def set_streams(live: RNG, given: Any, path: str) -> None:
+    """Set the streams that a loaded `RNG` has, of those that the live one asks for. Raises `RestoreError`."""
+    if not isinstance(given, Mapping):
+        raise RestoreError(f"{path} is an RNG and was given a {type_name(given)}", path=path)
+    for name in _STREAMS:
+        if name in given and getattr(live, name):
+            _set(name, given[name], path)
+    for name, state in dict(given.get("generators", {})).items():
+        if name in live.generators:
+            give_generator(live.generators[name], state, join(join(path, "generators"), name))
 
 
 def _in_use(name: str) -> bool:
