@@ -13,7 +13,16 @@ from torch.distributed.tensor.placement_types import _StridedShard
 
 from everstep.format import layouts as layouts_room
 from everstep.format.box import Box
-from everstep.format.layouts import _cut, holders, local_shape, make_layout, parts, ranks_of, sharers
+from everstep.format.layouts import (
+    _cut,
+    holders,
+    last_rank,
+    local_shape,
+    make_layout,
+    parts,
+    ranks_of,
+    sharers,
+)
 
 
 def torchs(placement):
@@ -164,6 +173,7 @@ def test_a_regular_mesh_is_told_by_its_strides(shape, ranks, start, strides):
     layout = make_layout(shape=shape, ranks=list(ranks), placements=["replicate"] * len(shape))
     assert (layout.start, layout.strides, layout.ranks) == (start, strides, ())
     assert ranks_of(layout) == tuple(ranks)
+    assert last_rank(layout) == max(ranks)
 
 
 @pytest.mark.parametrize("ranks", [[0, 1, 3, 2], [3, 2, 1, 0], [0, 0, 0, 1]])
@@ -171,6 +181,7 @@ def test_another_mesh_lists_its_ranks(ranks):
     """In row-major order."""
     layout = make_layout(shape=(2, 2), ranks=ranks, placements=["replicate"] * 2)
     assert layout.ranks == ranks_of(layout) == tuple(ranks)
+    assert last_rank(layout) == max(ranks)
 
 
 @pytest.mark.parametrize("ranks", [range(4), [0, 3, 1, 2]])

@@ -19,7 +19,7 @@ from typing import Final
 from everstep.format.box import Box
 from everstep.format.entries import Layout
 
-__all__ = ["Part", "holders", "local_shape", "make_layout", "parts", "ranks_of", "sharers"]
+__all__ = ["Part", "holders", "last_rank", "local_shape", "make_layout", "parts", "ranks_of", "sharers"]
 
 _PLACEMENT: Final = re.compile(r"replicate|shard:(\d+)|strided:(\d+):(\d+)")
 
@@ -69,6 +69,15 @@ def make_layout(
 def ranks_of(layout: Layout) -> tuple[int, ...]:
     """The ranks of the mesh, row-major; one with several devices stands there several times."""
     return layout.ranks or _spread(layout.start, layout.shape, _strides(layout))
+
+
+@lru_cache(maxsize=1024)
+def last_rank(layout: Layout) -> int:
+    """The highest rank of the mesh."""
+    if layout.ranks:
+        return max(layout.ranks)
+    steps = zip(layout.shape, _strides(layout), strict=True)
+    return layout.start + sum((size - 1) * stride for size, stride in steps)
 
 
 @lru_cache(maxsize=16384)

@@ -8,16 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Never, Protocol
 
-from everstep.errors import UnsupportedLeaf
+from everstep.errors import UnsupportedLeaf, UsageError
 from everstep.format.box import Box
 from everstep.format.dtypes import ITEM_BYTES
 from everstep.format.entries import Alias, Container, Entry, Layout, Tensor, Value
+from everstep.format.layouts import last_rank
 from everstep.format.limits import MAX_DEPTH, MAX_PATH_CHARS
 from everstep.format.paths import join
 from everstep.format.values import encode
 from everstep.state.flat import Flat, Piece, Source
-from everstep.state.memory import Held, type_name
-from everstep.state.sharing import Own, share
+from everstep.state.memory import Held, Sharded, type_name
+from everstep.state.sharing import Own, Tie, View, share
 
 __all__ = ["Flattening", "Writer", "refuse"]
 
@@ -45,6 +46,12 @@ class _Array:
     layout: Layout | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    path: str
+    held: Sharded
+
+
 class Flattening:
     """The entries and arrays met so far, on rank ``rank`` of ``world``.
 
@@ -59,7 +66,7 @@ class Flattening:
         self.ranks: tuple[int, ...] | None = None
         self.layout: Layout | None = None
         self._writers = writers
-        self._found: list[Entry | _Array] = []
+        self._found: list[Entry | _Array | _Spread] = []
         self._open: set[int] = set()
         self._closing: list[Callable[[], None]] = []
         self._depth = 0
@@ -158,9 +165,32 @@ class Flattening:
 
     def array(self, path: str, held: Held) -> None:
         """Write an array; whether it is tied to another one is found at the end."""
-        if held.dtype not in ITEM_BYTES:
-            refuse(path, held, f"its element type {held.dtype} is not one that is saved")
+        _known(held.dtype, path, held)
         self._found.append(_Array(path, held, self.ranks, self.layout))
+
+    def sharded(self, path: str, held: Sharded) -> None:
+        """Write an array that lies on several ranks, each of which calls this. Raises `UsageError`.
+
+        It is tied to another one only where both are the same.
+        """
+        _known(held.dtype, path, held)
+        if self.ranks is not None and self.layout is None:
+            refuse(
+                path,
+                held,
+                "it lies on several ranks, and PerRank is for what each rank has alone",
+                "take it out of PerRank",
+            )
+        last = last_rank(held.layout)
+        if last >= self.world:
+            raise UsageError(
+                f"{path} lies on rank {last}, and this save has {self.world} ranks, counted from 0",
+                hint="everstep must know of all ranks: RANK and WORLD_SIZE, or torch.distributed, say how many",
+                path=path,
+                rank=last,
+                world=self.world,
+            )
+        self._found.append(_Spread(path, held))
 
     def at_end(self, synchronize: Callable[[], None]) -> None:
         """Have this called when the copies begun must be done."""
@@ -169,27 +199,25 @@ class Flattening:
 
     def done(self) -> Flat:
         """What was written down."""
-        arrays = [item for item in self._found if isinstance(item, _Array)]
+        arrays = [item for item in self._found if isinstance(item, _Array | _Spread)]
         ties = iter(share([item.held.extent for item in arrays]))
         entries: list[Entry] = []
         pieces: list[Piece] = []
         for item in self._found:
-            if not isinstance(item, _Array):
+            if not isinstance(item, _Array | _Spread):
                 entries.append(item)
                 continue
             tie = next(ties)
-            if isinstance(tie, Own):
+            if isinstance(tie, Tie):
+                entries.append(_alias(item.path, arrays[tie.of].path, tie.view))
+            elif isinstance(item, _Array):
                 entry, piece = _own(item, tie)
                 entries.append(entry)
                 pieces.append(piece)
-            elif tie.view is None:
-                entries.append(Alias(path=item.path, of=arrays[tie.of].path))
             else:
-                view = tie.view
-                of = arrays[tie.of].path
-                entries.append(
-                    Alias(path=item.path, of=of, shape=view.shape, strides=view.strides, offset=view.offset)
-                )
+                entry = _spread(item)
+                entries.append(entry)
+                pieces += _blocks(item, entry)
         closing = tuple(self._closing)
 
         def synchronize() -> None:
@@ -197,6 +225,42 @@ class Flattening:
                 close()
 
         return Flat(entries=tuple(entries), pieces=tuple(pieces), synchronize=synchronize)
+
+
+def _known(dtype: str, path: str, held: object) -> None:
+    if dtype not in ITEM_BYTES:
+        refuse(path, held, f"its element type {dtype} is not one that is saved")
+
+
+def _alias(path: str, of: str, view: View | None) -> Alias:
+    if view is None:
+        return Alias(path=path, of=of)
+    return Alias(path=path, of=of, shape=view.shape, strides=view.strides, offset=view.offset)
+
+
+def _spread(item: _Spread) -> Tensor:
+    held = item.held
+    return Tensor(
+        path=item.path,
+        dtype=held.dtype,
+        shape=held.shape,
+        framework=held.framework,
+        layout=held.layout,
+        extra=dict(held.extra),
+    )
+
+
+def _blocks(item: _Spread, entry: Tensor) -> Iterator[Piece]:
+    size = ITEM_BYTES[entry.dtype]
+    for block in item.held.blocks():
+        yield Piece(
+            path=item.path,
+            dtype=entry.dtype,
+            box=block.box,
+            nbytes=block.box.elements * size,
+            source=block.part,
+            replicas=block.replicas,
+        )
 
 
 def _own(item: _Array, own: Own) -> tuple[Tensor, Piece]:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from everstep.format.box import Box
+from everstep.format.entries import Layout
 from everstep.state.sharing import Extent, Span, View
 
-__all__ = ["MISSING", "Bytes", "Fresh", "Held", "Later", "Like", "Missing", "type_name"]
+__all__ = [
+    "MISSING",
+    "Block",
+    "Bytes",
+    "Fresh",
+    "Held",
+    "Later",
+    "Like",
+    "Live",
+    "Missing",
+    "Sharded",
+    "type_name",
+]
 
 
 class Missing:
@@ -39,8 +54,11 @@ class Bytes(Protocol):
         ...
 
 
-class Held(Protocol):
-    """A live array. ``extra`` is what beside dtype and shape makes its elements mean what they mean."""
+class Live(Protocol):
+    """A live array, of which this rank may have a part.
+
+    ``shape`` is that of the whole. ``extra`` is what beside dtype and shape makes its elements mean what they mean.
+    """
 
     @property
     def framework(self) -> str:
@@ -64,8 +82,16 @@ class Held(Protocol):
 
     @property
     def extent(self) -> Extent | None:
-        """Where it lies; None when it cannot be tied to others."""
+        """Where it lies; None when it cannot be tied to others.
+
+        Of an array on several ranks it is a place that only the same array has, on every rank: of the global shape,
+        dense, and of a space of its own.
+        """
         ...
+
+
+class Held(Live, Protocol):
+    """A live array that is whole on this rank."""
 
     def part(self, span: Span | None = None) -> Bytes:
         """Its elements, or a span of the memory around it."""
@@ -73,6 +99,28 @@ class Held(Protocol):
 
     def make(self, view: View) -> Any:
         """An array that shares its memory; it is contiguous."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One box of an array on several ranks that is here, its bytes, and the ranks that hold the same."""
+
+    box: Box
+    part: Bytes
+    replicas: tuple[int, ...]
+
+
+class Sharded(Live, Protocol):
+    """A live array that lies on several ranks."""
+
+    @property
+    def layout(self) -> Layout:
+        """How it lies on them, the same on every rank."""
+        ...
+
+    def blocks(self) -> Sequence[Block]:
+        """The boxes that are here, none empty; there may be none."""
         ...
 
 

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final, Protocol
 
-import numpy as np
-
-from everstep.errors import RestoreMismatch
 from everstep.format.box import Box
-from everstep.format.dtypes import ITEM_BYTES
 from everstep.format.entries import Tensor
-from everstep.state.flat import Coverage, Restoration, Wanted
-from everstep.state.memory import MISSING, Bytes, Fresh, Held, Later, Like
-from everstep.state.saved import Place, Saved
-from everstep.state.sharing import Own, Span, Tie, View, share
+from everstep.state.flat import Coverage, Restoration
+from everstep.state.memory import MISSING, Bytes, Fresh, Held, Later, Like, Live, Sharded
+from everstep.state.mismatch import differs, mismatch
+from everstep.state.reading import Reading
+from everstep.state.saved import Saved
 
 __all__ = ["Builder", "Reader", "Restoring"]
 
-_SHOWN: Final = 20
-_MEANING: Final = ("quantizer", "numpy", "key_impl")
-"""Parts of ``extra`` that say what the elements mean."""
 _SMALL: Final = frozenset({"numpy_scalar", "numpy_dtype", "torch_dtype", "torch_device", "torch_size"})
 """Containers that stand for one small value."""
 
@@ -51,13 +43,6 @@ class Builder(Protocol):
     def build(self, saved: Saved, like: Like, into: Restoring) -> Later:
         """Make a new value from what was saved."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Fill:
-    saved: Saved
-    place: Place
-    held: Held
 
 
 class Restoring:
@@ -87,16 +72,9 @@ class Restoring:
         self._readers = readers
         self._builders = builders
         self._skip = tuple(skip)
-        self._fresh = fresh
+        self._reading = Reading(fresh)
         self._reuse: Callable[[Any, Saved, Restoring], Later | None] | None = None
         self._problems: list[tuple[str, str]] = []
-        self._wanted: list[Wanted] = []
-        self._fills: list[_Fill] = []
-        self._copies: list[Callable[[], None]] = []
-        self._needed: dict[tuple[str, str], Tensor] = {}
-        self._live: dict[str, Held] = {}
-        self._memory: dict[tuple[str, str], Fresh | Held] = {}
-        self._made: dict[tuple[str, str], Any] = {}
         self._restored: dict[str, None] = {}
         self._missing: list[str] = []
         self._unexpected: list[str] = []
@@ -225,21 +203,31 @@ class Restoring:
 
     def fill(self, held: Held, saved: Saved) -> bool:
         """Have a live array filled in place; False when it does not fit, which is then a problem."""
-        place = saved.place()
-        wrong = _differs(held, place)
-        if wrong:
-            self.problem(saved.path, wrong)
-            return False
-        self.restored(saved.path)
-        self._fills.append(_Fill(saved, place, held))
-        return True
+        fits = self.check(held, saved)
+        if fits:
+            self.restored(saved.path)
+            self._reading.fill(saved.path, saved.place(), held)
+        return fits
 
-    def check(self, held: Held, saved: Saved) -> bool:
+    def fill_sharded(self, held: Sharded, saved: Saved) -> bool:
+        """Have what is here of a live array filled in place; False when it does not fit, which is then a problem."""
+        fits = self.check(held, saved)
+        if fits:
+            self.restored(saved.path)
+            self._reading.fill_sharded(saved.path, saved.place(), held)
+        return fits
+
+    def check(self, held: Live, saved: Saved) -> bool:
         """Whether a live array that will be replaced has the saved one's shape and type; else it is a problem."""
-        wrong = _differs(held, saved.place())
+        wrong = differs(held, saved.place())
         if wrong:
             self.problem(saved.path, wrong)
         return not wrong
+
+    def blocks(self, saved: Saved, blocks: Iterable[tuple[Box, Bytes]]) -> None:
+        """Have boxes of a saved array read, each into memory of its own."""
+        self.restored(saved.path)
+        self._reading.blocks(saved.place(), blocks)
 
     def replace(self, live: Any, saved: Saved) -> Later:
         """Put a saved value in the place of a live one without arrays; a list, set or bytearray is changed itself.
@@ -255,49 +243,32 @@ class Restoring:
         later = self.build(saved, lambda: live)
         return lambda: _put_in(live, later())
 
-    def fits(self, held: Held, saved: Saved) -> bool:
+    def fits(self, held: Live, saved: Saved) -> bool:
         """Whether a live array has the saved one's shape and type."""
-        return saved.array and not _differs(held, saved.place())
+        return saved.array and not differs(held, saved.place())
 
     def make(self, saved: Saved, framework: str = "") -> Later:
         """Have a saved array made in new memory, or as a view of the live array that its bytes go to."""
-        place = saved.place()
-        base = place.base
-        key = (base.path, framework or base.framework)
-        self._needed[key] = base
         self.restored(saved.path)
-        if place.view != saved.everything[base.path].place().view:
-            return lambda: self._memory[key].make(place.view)
-
-        def once() -> Any:
-            if key not in self._made:
-                self._made[key] = self._memory[key].make(place.view)
-            return self._made[key]
-
-        return once
+        place = saved.place()
+        own = saved.everything[place.base.path].place().view
+        return self._reading.make(place, framework, once=place.view == own)
 
     def read(self, saved: Saved, target: Bytes) -> None:
         """Have the bytes of a saved leaf read whole."""
         assert isinstance(saved.entry, Tensor), saved.entry
         self.restored(saved.path)
-        self._want(saved.entry, target)
+        self._reading.whole(saved.entry, target)
 
     # --- the end
 
     def done(self, finish: Callable[[], Any]) -> Restoration[Any]:
         """The restoration. Raises `RestoreMismatch` with all problems."""
-        self._settle()
+        for path, what in self._reading.settle():
+            self.problem(path, what)
         if self._problems:
-            raise _mismatch(self._problems)
-        for key, base in self._needed.items():
-            live = self._live.get(base.path)
-            if live is not None and live.framework == key[1]:
-                self._memory[key] = live
-            else:
-                memory = self._fresh(base, key[1])
-                self._memory[key] = memory
-                self._want(base, memory.part())
-        copies = tuple(self._copies)
+            raise mismatch(self._problems)
+        wanted, copies = self._reading.planned()
 
         def finish_all() -> Any:
             for copy in copies:
@@ -311,52 +282,7 @@ class Restoring:
             skipped=tuple(self._skipped),
             resized=tuple(self._resized),
         )
-        return Restoration(wanted=tuple(self._wanted), coverage=coverage, finish=finish_all)
-
-    def _settle(self) -> None:
-        """Find how each live array gets its bytes, now that all are known: what shares memory is read once."""
-        fills = self._fills
-        ties = share([fill.held.extent for fill in fills])
-        in_span = [
-            isinstance(tie, Own) and _same_span(fill, tie) for fill, tie in zip(fills, ties, strict=True)
-        ]
-        for n, (fill, tie) in enumerate(zip(fills, ties, strict=True)):
-            if isinstance(tie, Own):
-                self._fill(fill, tie.span if in_span[n] else None)
-                continue
-            owner, owner_tie = fills[tie.of], ties[tie.of]
-            if not _tied_alike(fill, owner, tie):
-                path = owner.saved.path
-                self.problem(
-                    fill.saved.path, f"shares memory with {path} in the state, and not so in the checkpoint"
-                )
-            elif (
-                tie.view is not None and isinstance(owner_tie, Own) and owner_tie.span and not in_span[tie.of]
-            ):
-                self._fill(fill, None)
-
-    def _fill(self, fill: _Fill, span: Span | None) -> None:
-        place, held = fill.place, fill.held
-        extent = held.extent
-        if span is not None:
-            self._want(place.base, held.part(span))
-        elif extent is not None and extent.repeats:
-            self.problem(
-                fill.saved.path, "repeats its elements in memory (it was expanded) and cannot be filled"
-            )
-        elif place.whole:
-            self._want(place.base, held.part())
-            if extent is not None and extent.dense and extent.size:
-                self._live[place.base.path] = held
-        else:
-            key = (place.base.path, "raw")
-            self._needed[key] = place.base
-            self._copies.append(lambda: held.part().copy_from(_rows(self._memory[key].make(place.view))))
-
-    def _want(self, base: Tensor, target: Bytes) -> None:
-        box = Box.whole(base.shape)
-        nbytes = math.prod(base.shape) * ITEM_BYTES[base.dtype]
-        self._wanted.append(Wanted(path=base.path, dtype=base.dtype, box=box, nbytes=nbytes, target=target))
+        return Restoration(wanted=wanted, coverage=coverage, finish=finish_all)
 
 
 def _replaces(live: Any, kind: str, saved: Saved) -> bool:
@@ -378,65 +304,3 @@ def _put_in(live: Any, made: Any) -> Any:
     else:
         return made
     return live
-
-
-def _rows(array: np.ndarray[Any, Any]) -> memoryview:
-    """The elements of a view, row-major."""
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-
-
-def _differs(held: Held, place: Place) -> str:
-    if held.shape != place.shape:
-        return f"has shape {list(held.shape)} in the state and {list(place.shape)} in the checkpoint"
-    if held.dtype != place.base.dtype:
-        return f"has dtype {held.dtype} in the state and {place.base.dtype} in the checkpoint"
-    for name in _MEANING:
-        one, other = held.extra.get(name), place.base.extra.get(name)
-        if one != other:
-            return f"has {name} {one} in the state and {other} in the checkpoint"
-    return ""
-
-
-def _same_span(fill: _Fill, own: Own) -> bool:
-    """Whether the live array and the saved one lie alike in a span of memory of one size."""
-    view = fill.place.view
-    return (
-        own.span is not None
-        and own.view is not None
-        and fill.place.base.shape == (own.span.elements,)
-        and _alike(own.view, view)
-        and own.view.offset == view.offset
-    )
-
-
-def _tied_alike(fill: _Fill, owner: _Fill, tie: Tie) -> bool:
-    """Whether two live arrays that share memory were saved sharing it in the same way."""
-    if fill.place.base.path != owner.place.base.path:
-        return False
-    if tie.view is None:
-        return fill.place.view == owner.place.view
-    here, there = fill.held.extent, owner.held.extent
-    assert here is not None, fill
-    assert there is not None, owner
-    moved = (here.address - there.address) // here.item
-    return _alike(tie.view, fill.place.view) and moved == fill.place.view.offset - owner.place.view.offset
-
-
-def _alike(one: View, other: View) -> bool:
-    return one.shape == other.shape and all(
-        n == 1 or a == b for n, a, b in zip(one.shape, one.strides, other.strides, strict=True)
-    )
-
-
-def _mismatch(problems: list[tuple[str, str]]) -> RestoreMismatch:
-    lines = [f"  {path or 'the state'} {what}" for path, what in problems[:_SHOWN]]
-    if len(problems) > _SHOWN:
-        lines.append(f"  and {len(problems) - _SHOWN} more")
-    paths = list(dict.fromkeys(path for path, _ in problems))
-    named = ", ".join(repr(path) for path in paths[:3])
-    return RestoreMismatch(
-        "the state and the checkpoint differ, and nothing was changed:\n" + "\n".join(lines),
-        hint=f"to restore the rest, name what to leave out: strict=False, skip=[{named}{', ...' * (len(paths) > 3)}]",
-        paths=paths,
-        problems=[f"{path} {what}" for path, what in problems],
-    )
