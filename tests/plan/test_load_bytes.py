@@ -34,6 +34,7 @@ def stored(shapes, *, chunk_bytes=8 * MIB, pack_bytes=512 * MIB, item=4):
 
 
 def want(path, box, item=4):
+    """A wanted box of elements of 4 bytes."""
     return Want(path, box, item * box.elements)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everstep.format.box import Box
-from everstep.format.entries import Container, Tensor, Value
+from everstep.format.entries import Alias, Container, Layout, Tensor, Value
 from everstep.plan import plan_save
 
 
@@ -57,24 +57,39 @@ def test_a_stranger_among_the_replicas():
         plan_save([Held("a", 1, (1, 2))], rank=0, world=3, entries=())
 
 
-def tree(rank=0, shape=(2,), dtype="int8"):
-    """The entries of one rank: what all have, and a part of its own."""
+LAYOUT = Layout(shape=(2,), placements=("shard:0",))
+
+
+def tree(rank=0, *, shape=(2,), dtype="int8", step=7, layout=LAYOUT, of="w", own="rng"):
+    """The entries of one rank: what all have, and two parts of its own."""
     return (
-        Container(path="", type="dict", keys=["rng", "w", "step"]),
-        Container(path="rng", type="per_rank", keys=[rank]),
-        Value(path=f"rng/{rank}", value=rank),
-        Tensor(path="w", dtype=dtype, shape=shape, framework="torch"),
-        Value(path="step", value=rank),
+        Container(path="", type="dict", keys=[own, "part", "w", "x", "tied", "step"]),
+        Container(path=own, type="per_rank", keys=[rank]),
+        Value(path=f"{own}/{rank}", value=rank),
+        Container(path="part", type="stage", keys=[f"layer{rank}"]),
+        Tensor(path=f"part/layer{rank}", dtype="int8", shape=(rank,), framework="torch"),
+        Tensor(path="w", dtype=dtype, shape=shape, framework="torch", layout=layout),
+        Tensor(path="x", dtype="int8", shape=(2,), framework="torch"),
+        Alias(path="tied", of=of),
+        Value(path="step", value=step),
     )
 
 
 def test_the_digest_is_of_the_global_plan():
-    """Ranks agree on the digest though their own parts and values differ; shapes, dtypes, the world change it."""
+    """Ranks agree on it though their own parts differ; whatever else differs changes it."""
 
     def digest(entries, world=2):
         return plan_save([], rank=0, world=world, entries=entries).digest
 
     assert digest(tree(0)) == digest(tree(1))
-    assert (
-        len({digest(tree()), digest(tree(shape=(3,))), digest(tree(dtype="uint8")), digest(tree(), 3)}) == 4
-    )
+    others = [
+        digest(tree(), 3),
+        digest(tree(shape=(3,))),
+        digest(tree(dtype="uint8")),
+        digest(tree(step=8)),
+        digest(tree(layout=None)),
+        digest(tree(of="x")),
+        digest(tree(own="loader")),
+        digest(tree()[:-1]),
+    ]
+    assert len({digest(tree()), *others}) == 9

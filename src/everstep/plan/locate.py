@@ -30,33 +30,18 @@ def locate(wanted: Sequence[Loadable], entries: Sequence[Entry], world: int) -> 
     otherwise, and then all indexes are to be read. Time is O(leaves + boxes that meet), and for each
     group of replicas that is cut in a way not met before O(leaves) again.
     """
-    everyone = tuple(range(world))
-    asked = {box.path for box in wanted if box.nbytes}
-    tensors: dict[str, Tensor] = {}
-    owners: dict[str, int] = {}
-    shared: list[Tensor] = []
-    for entry, owner in _owned(entries):
-        if entry.path in asked:
-            tensors[entry.path] = entry
-            if owner is not None and owner < world:
-                owners[entry.path] = owner
-        if owner is None:
-            shared.append(entry)
-    dealing = _Dealing(shared, everyone)
+    owned = [(tensor, owner) for tensor, owner in _owned(entries) if owner is None or owner < world]
+    tensors = {tensor.path: (tensor, owner) for tensor, owner in owned}
+    dealing = _Dealing([tensor for tensor, owner in owned if owner is None], tuple(range(world)))
     found: set[int] = set()
     for box in wanted:
         if len(found) == world:
             break
-        tensor = tensors.get(box.path)
-        if tensor is None or not box.nbytes:
-            continue
-        if tensor.path in owners:
-            found.add(owners[tensor.path])
-        elif tensor.layout is None:
-            found.add(dealing.writer(tensor, everyone, Box.whole(tensor.shape)))
-        else:
-            for group, held in holders(tensor.layout, tensor.shape, box.box):
-                found.add(group[0] if len(group) == 1 else dealing.writer(tensor, group, held))
+        tensor, owner = tensors.get(box.path, (None, None))
+        if owner is not None:
+            found.add(owner)
+        elif tensor is not None and box.nbytes:
+            found.update(dealing.writers(tensor, box.box))
     return tuple(sorted(rank for rank in found if rank < world))
 
 
@@ -85,8 +70,15 @@ class _Dealing:
         self._members: dict[_Group, dict[tuple[str, int], int]] = {}
         self._known: dict[tuple[object, ...], dict[tuple[str, int], int]] = {}
 
-    def writer(self, tensor: Tensor, group: _Group, box: Box) -> int:
-        """The rank that writes this box, one that the group shares."""
+    def writers(self, tensor: Tensor, box: Box) -> Iterator[int]:
+        """The ranks that write elements of a box."""
+        if tensor.layout is None:
+            yield self._writer(tensor, self._everyone, Box.whole(tensor.shape))
+            return
+        for group, held in holders(tensor.layout, tensor.shape, box):
+            yield group[0] if len(group) == 1 else self._writer(tensor, group, held)
+
+    def _writer(self, tensor: Tensor, group: _Group, box: Box) -> int:
         if group not in self._members:
             self._boxes[group] = {kind: self._pieces(kind, group) for kind in self._kinds}
             self._members[group] = self._dealt(group)
