@@ -67,28 +67,31 @@ BAD_ENTRIES = {
     "a dimension that overflows": (tensor(shape=(MAX_TENSOR_BYTES + 1,)), "entries[1].shape"),
     "too many dimensions": (tensor(shape=(1,) * 65), "entries[1].shape"),
     "an empty mesh dimension": (
-        tensor(layout=Layout(mesh=(0,), placements=("replicate",))),
+        tensor(layout=Layout(shape=(0,), placements=("replicate",))),
         "entries[1].layout.mesh",
     ),
     "too large a mesh": (
-        tensor(layout=Layout(mesh=(10**6, 2), placements=("replicate", "replicate"))),
+        tensor(layout=Layout(shape=(10**6, 2), placements=("replicate", "replicate"))),
         "entries[1].layout.mesh",
     ),
     "a mesh of too many dimensions": (
-        tensor(layout=Layout(mesh=(1,) * 65, placements=("replicate",) * 65)),
+        tensor(layout=Layout(shape=(1,) * 65, placements=("replicate",) * 65)),
         "entries[1].layout.mesh",
     ),
     "names that do not fit the mesh": (
-        tensor(layout=Layout(mesh=(2,), names=("a", "b"), placements=("replicate",))),
+        tensor(layout=Layout(shape=(2,), names=("a", "b"), placements=("replicate",))),
         "entries[1].layout.names",
     ),
-    "placements that do not fit the mesh": (tensor(layout=Layout(mesh=(2,))), "entries[1].layout.placements"),
+    "placements that do not fit the mesh": (
+        tensor(layout=Layout(shape=(2,), placements=())),
+        "entries[1].layout.placements",
+    ),
     "an unknown placement": (
-        tensor(layout=Layout(mesh=(2,), placements=("torn",))),
+        tensor(layout=Layout(shape=(2,), placements=("torn",))),
         "entries[1].layout.placements",
     ),
     "a placement outside the tensor": (
-        tensor(layout=Layout(mesh=(2,), placements=("shard:2",))),
+        tensor(layout=Layout(shape=(2,), placements=("shard:2",))),
         "entries[1].layout.placements",
     ),
     "an alias of nothing": (alias(of="z"), "entries[2].of"),

@@ -18,7 +18,7 @@ from everstep.repository.catalogue import newest
 from everstep.repository.fork import fork
 from everstep.repository.keys import commit_key, index_key, manifest_key
 from everstep.repository.opening import open_repository
-from everstep.repository.reading import read_index, read_manifest
+from everstep.repository.reading import read_indexes, read_manifest
 from everstep.repository.tags import set_tag
 from everstep.store.local import LocalStore
 from tests.golden.states import state_at
@@ -61,11 +61,12 @@ def broken(repo):
     index = index_key(found.run, found.save, ref.rank, ref.digest)
     own = next(key for key in manifest.packs if parse_save(key.split("/")[2]) == found.save)
     base = next(key for key in manifest.packs if key != own)
+    (described_by,) = read_indexes(repo, found)
     chunk = next(
         chunk
-        for shard in read_index(repo, found, ref).shards
+        for shard in described_by.shards
         for chunk in shard.chunks
-        if read_index(repo, found, ref).packs[chunk.pack] == own
+        if described_by.packs[chunk.pack] == own
     )
     text = repo.store.get(described, 2**20).decode()
     climbing = text.replace('"path":"step"', '"path":"../x"').replace('"step","values"', '"..","values"')

@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from everstep.errors import DisagreeingPlans
 from everstep.format.entries import Container, Tensor, Value
+from everstep.format.outline import outline
 from everstep.repository.manifests import union
 from everstep.repository.saves import begin, commit, write_index
-from tests.repository.worlds import make_index, no_sleep, started
+from tests.repository.worlds import PLAN, make_index, no_sleep, started
 
 
 def tensor(path, size=4):
@@ -17,19 +18,20 @@ def tensor(path, size=4):
     return Tensor(path=path, dtype="uint8", shape=(size,), framework="numpy")
 
 
-def indexes(*entries):
-    """One index for each rank's entries."""
+def united(*entries):
+    """The union of each rank's entries."""
     repo, attempt = started(ranks=len(entries))
     save = begin(repo, attempt, 1)
-    return [
+    indexes = [
         replace(make_index(save, {}, rank=rank), entries=tuple(found)) for rank, found in enumerate(entries)
     ]
+    return union(save.plan, [outline(index, digest=PLAN, size=1) for index in indexes])
 
 
 def test_what_all_ranks_describe_alike_stands_once():
     """In the order of rank 0."""
     same = [Container(path="", type="dict", keys=["b", "a"]), tensor("b"), Value(path="a", value=1)]
-    assert list(union(indexes(same, same, same))) == same
+    assert list(united(same, same, same)) == same
 
 
 def test_what_differs_by_rank_is_joined_in_pre_order():
@@ -44,7 +46,7 @@ def test_what_differs_by_rank_is_joined_in_pre_order():
             tensor("w"),
         ]
 
-    found = union(indexes(rank(0), rank(1)))
+    found = united(rank(0), rank(1))
     assert [entry.path for entry in found] == [
         "",
         "loader",
@@ -65,9 +67,9 @@ def test_what_differs_by_rank_is_joined_in_pre_order():
 def test_ranks_that_describe_a_leaf_differently_are_named(other):
     """The leaf and both ranks; no checkpoint is made of it."""
     root = Container(path="", type="dict", keys=["w"])
-    with pytest.raises(DisagreeingPlans, match="ranks 0 and 2 describe 'w'") as caught:
-        union(indexes([root, tensor("w")], [root, tensor("w")], [root, other]))
-    assert (caught.value.fields["path"], caught.value.fields["ranks"]) == ("w", (0, 2))
+    with pytest.raises(DisagreeingPlans, match=r"describe 'w' differently .* rank 0: .*; rank 2: ") as caught:
+        united([root, tensor("w")], [root, tensor("w")], [root, other])
+    assert (caught.value.fields["path"], caught.value.fields["ranks"]) == ("w", ((0,), (2,)))
 
 
 def test_leaves_that_are_not_finite_are_gathered_from_all_ranks():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from everstep.errors import DisagreeingPlans, DuplicateRank, Fenced, SaveAborted, SaveFailed, SaveTimeout
@@ -10,10 +12,11 @@ from everstep.repository import keys as k
 from everstep.repository.attempts import claim, find_attempt
 from everstep.repository.catalogue import newest
 from everstep.repository.reading import read_manifest
-from everstep.repository.saves import abort, begin, commit, join, write_index
+from everstep.repository.saves import abort, announce, begin, commit, join, write_index
 from everstep.store.count import Count
 from everstep.store.memory import MemoryStore
 from tests.repository.worlds import (
+    PLAN,
     Clockwork,
     content,
     keys,
@@ -150,7 +153,9 @@ def test_fault_9_one_rank_twice_with_different_bytes():
     """No commit, and both digests are named."""
     repo, attempt = started()
     save = begin(repo, attempt, 1)
-    digests = [write_index(repo, save, make_index(save, {"w": body}, store=None)) for body in (b"a", b"b")]
+    digests = [
+        write_index(repo, save, make_index(save, {"w": body}, store=None)).digest for body in (b"a", b"b")
+    ]
     with pytest.raises(DuplicateRank) as caught:
         commit(repo, save, timeout_s=0, sleep=no_sleep)
     assert all(digest in caught.value.message for digest in digests)
@@ -253,21 +258,33 @@ def test_every_rank_that_commits_makes_the_same_manifest():
     save = begin(repo, attempt, 1)
     for rank in range(2):
         write_index(repo, save, make_index(save, LEAVES, rank=rank, store=repo.store))
-    other = join(repo, find_attempt(repo, "run", 1), str(save.id))
+    other = join(find_attempt(repo, "run", 1), announce(save, plan_digest=PLAN))
     assert commit(repo, save, timeout_s=0, sleep=no_sleep) == commit(repo, other, timeout_s=0, sleep=no_sleep)
     assert len(keys(repo.store, f"{k.save_prefix('run', save.id)}manifest")) == 1
 
 
-def test_a_rank_that_joins_looks_at_the_bases_itself():
-    """A tomb that came after the first rank's look drops the base for the second."""
-    repo, attempt = started()
-    first = put(repo, attempt, 1, LEAVES)
-    save = begin(repo, attempt, 2, bases=[first])
-    assert join(repo, attempt, str(save.id), bases=[first]).bases == (first,)
-    unpinned = begin(repo, attempt, 3)
-    assert join(repo, attempt, str(unpinned.id), bases=[first]).bases == ()
-    plant(repo.store, k.tomb_key("run", first.save))
-    assert join(repo, attempt, str(save.id), bases=[first]).bases == ()
+def test_a_rank_that_joins_takes_the_bases_that_rank_0_found_standing():
+    """Those that it knows itself; what rank 0 dropped is dropped on all ranks, and nothing is asked of the store."""
+    store = Count(MemoryStore())
+    repo, attempt = started(store, ranks=2)
+    first, second = put(repo, attempt, 1, LEAVES), put(repo, attempt, 2, LEAVES)
+    plant(repo.store, k.tomb_key("run", second.save))
+    save = begin(repo, attempt, 3, bases=[first, second])
+    told = announce(save, plan_digest=PLAN)
+    store.clear()
+    joined = join(attempt, told, bases=[second, first])
+    assert (joined.id, joined.plan, joined.bases) == (save.id, save.plan, (first,))
+    assert join(attempt, told).bases == ()
+    assert store.log == []
+
+
+def test_a_save_of_another_attempt_is_not_joined():
+    """Nor one of another run or another number of ranks."""
+    repo, attempt = started(ranks=2)
+    told = announce(begin(repo, attempt, 3), plan_digest=PLAN)
+    for other in ({"number": 2}, {"run": "other"}, {"world": 3}):
+        with pytest.raises(SaveFailed, match="announced save"):
+            join(replace(attempt, **other), told)
 
 
 def test_an_aborted_save_cannot_be_committed():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from everstep.format.dtypes import ITEM_BYTES
@@ -18,17 +18,19 @@ from everstep.format.limits import (
     MAX_RANKS,
     MAX_TENSOR_BYTES,
 )
-from everstep.format.paths import path_fault
+from everstep.format.own import OWN_TYPES
+from everstep.format.paths import parent, path_fault
 
 __all__ = ["check_entries"]
 
 _SHARD: Final = re.compile(r"shard:(0|[1-9][0-9]?)")
 
 
-def check_entries(entries: Sequence[Entry], faults: Faults) -> dict[str, Entry]:
+def check_entries(entries: Sequence[Entry], faults: Faults, *, own: bool = False) -> dict[str, Entry]:
     """Each entry in bounds, each path once, each parent before its children, the root first.
 
-    Returns the entries by path. An empty list is allowed. Raises `InvalidManifest`.
+    Returns the entries by path. An empty list is allowed. ``own``: the list is that of a compact index, in
+    which what is above the rank's own containers is left out. Raises `InvalidManifest`.
     """
     faults.count("entries", len(entries), MAX_ENTRIES)
     by_path: dict[str, Entry] = {}
@@ -36,7 +38,8 @@ def check_entries(entries: Sequence[Entry], faults: Faults) -> dict[str, Entry]:
     for n, entry in enumerate(entries):
         if entry.path:
             _check_path(entry.path, n, faults)
-            _check_parent(entry.path, by_path, children, n, faults)
+            if not (own and _begins(entry, children)):
+                _check_parent(entry.path, by_path, children, n, faults)
         if entry.path in by_path:
             raise faults.fail(f"entries[{n}].path", f"{entry.path!r:.200} is there twice")
         by_path[entry.path] = entry
@@ -45,11 +48,16 @@ def check_entries(entries: Sequence[Entry], faults: Faults) -> dict[str, Entry]:
         elif type(entry) is Container:
             children[entry.path] = 0
     for n, entry in enumerate(entries):
-        if type(entry) is Alias:
+        if type(entry) is Alias and not (own and entry.of not in by_path):
             _check_alias(entry, by_path.get(entry.of), n, faults)
         elif type(entry) is Container:
             _check_container(entry, children[entry.path], n, faults)
     return by_path
+
+
+def _begins(entry: Entry, children: Mapping[str, int]) -> bool:
+    """Whether it is an outermost container of what is a rank's own."""
+    return isinstance(entry, Container) and entry.type in OWN_TYPES and parent(entry.path) not in children
 
 
 def _check_parent(
@@ -104,15 +112,15 @@ def _check_shape(shape: tuple[int, ...], size: int, field: str, faults: Faults) 
 
 
 def _check_layout(layout: Layout, ndim: int, field: str, faults: Faults) -> None:
-    faults.count(f"{field}.mesh", len(layout.mesh), MAX_NDIM)
-    for size in layout.mesh:
+    faults.count(f"{field}.mesh", len(layout.shape), MAX_NDIM)
+    for size in layout.shape:
         faults.count(f"{field}.mesh", size, MAX_RANKS, 1)
-    faults.count(f"{field}.mesh", math.prod(layout.mesh), MAX_RANKS)
-    if layout.names and len(layout.names) != len(layout.mesh):
-        raise faults.fail(f"{field}.names", f"{len(layout.names)} names for {len(layout.mesh)} dimensions")
-    if len(layout.placements) != len(layout.mesh):
+    faults.count(f"{field}.mesh", math.prod(layout.shape), MAX_RANKS)
+    if layout.names and len(layout.names) != len(layout.shape):
+        raise faults.fail(f"{field}.names", f"{len(layout.names)} names for {len(layout.shape)} dimensions")
+    if len(layout.placements) != len(layout.shape):
         raise faults.fail(
-            f"{field}.placements", f"{len(layout.placements)} for {len(layout.mesh)} dimensions"
+            f"{field}.placements", f"{len(layout.placements)} for {len(layout.shape)} dimensions"
         )
     for placement in layout.placements:
         match = _SHARD.fullmatch(placement)

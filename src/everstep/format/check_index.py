@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from everstep.format.check_entries import check_entries
@@ -16,7 +16,7 @@ from everstep.format.index import Chunk, Index, Shard
 from everstep.format.limits import MAX_CHUNK_BYTES, MAX_INDEX_BYTES, MAX_RANKS, MAX_TENSOR_BYTES
 from everstep.format.manifest import Manifest
 
-__all__ = ["check_index", "check_manifest"]
+__all__ = ["check_index", "check_manifest", "check_packs", "check_shards"]
 
 _PACK: Final = re.compile(
     r"packs/[0-9a-f]{2}/s[0-9]{16}-a[0-9]{8}-[0-9a-f]{32}/[0-9]{1,10}-[0-9]{1,10}\.safetensors"
@@ -27,8 +27,8 @@ _MOST_BYTES: Final = 2**63 - 1
 def check_index(index: Index, what: str = "index") -> None:
     """Every field within its bounds and in agreement with the others. Raises `InvalidManifest`.
 
-    What lies outside cannot be seen here: that the index is the one asked for (run, save, rank), and that
-    the packs are there and long enough.
+    What lies outside cannot be seen here: that the index is the one asked for (run, save, rank), that
+    the packs are there and long enough, and of a compact index the tensors that it does not list: `check_shards`.
     """
     faults = Faults(what)
     faults.run("run", index.run)
@@ -36,8 +36,25 @@ def check_index(index: Index, what: str = "index") -> None:
     faults.count("world", index.world, MAX_RANKS, 1)
     faults.count("rank", index.rank, index.world - 1)
     faults.digest("plan", index.plan)
-    _check_packs(index.packs, faults)
-    by_path = check_entries(index.entries, faults)
+    check_packs(index.packs, faults)
+    by_path: Mapping[str, Entry] = check_entries(index.entries, faults, own=index.compact)
+    if index.compact:
+        faults.count("bytes", index.bytes, _MOST_BYTES)
+    else:
+        _check_shards(index, by_path, faults)
+    faults.count("stored_bytes", index.stored_bytes, _MOST_BYTES)
+    _check_chunks(index, faults)
+
+
+def check_shards(index: Index, entries: Mapping[str, Entry], what: str = "index") -> None:
+    """The shards of an index against the tensors of the manifest, by path: of these are they boxes.
+
+    Raises `InvalidManifest`.
+    """
+    _check_shards(index, entries, Faults(what))
+
+
+def _check_shards(index: Index, by_path: Mapping[str, Entry], faults: Faults) -> None:
     total = 0
     elements: dict[str, int] = {}
     boxes: set[tuple[str, tuple[int, ...], tuple[int, ...]]] = set()
@@ -54,8 +71,6 @@ def check_index(index: Index, what: str = "index") -> None:
             raise faults.fail("shards", f"the boxes of {path!r:.200} overlap")
     if index.bytes != total:
         raise faults.fail("bytes", f"{index.bytes}, but the shards have {total}")
-    faults.count("stored_bytes", index.stored_bytes, _MOST_BYTES)
-    _check_chunks(index, faults)
 
 
 def check_manifest(manifest: Manifest, what: str = "manifest") -> None:
@@ -73,7 +88,7 @@ def check_manifest(manifest: Manifest, what: str = "manifest") -> None:
         faults.digest(f"indexes[{n}].digest", ref.digest)
         faults.count(f"indexes[{n}].size", ref.size, MAX_INDEX_BYTES, 1)
     check_entries(manifest.entries, faults)
-    _check_packs(manifest.packs, faults)
+    check_packs(manifest.packs, faults)
     if list(manifest.packs) != sorted(manifest.packs):
         raise faults.fail("packs", "not sorted")
     faults.count("bytes", manifest.bytes, _MOST_BYTES)
@@ -81,7 +96,8 @@ def check_manifest(manifest: Manifest, what: str = "manifest") -> None:
     check_parent("forked_from", manifest.forked_from, faults)
 
 
-def _check_packs(packs: Sequence[str], faults: Faults) -> None:
+def check_packs(packs: Sequence[str], faults: Faults) -> None:
+    """Each the key of a pack, and there once."""
     for n, key in enumerate(packs):
         if not _PACK.fullmatch(key):
             raise faults.fail(f"packs[{n}]", f"{key!r:.200} is not the key of a pack")

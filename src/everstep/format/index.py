@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from everstep.format.entries import Entry
+from everstep.format.own import own_entries
 
-__all__ = ["Chunk", "Index", "Meta", "Shard"]
+__all__ = ["Chunk", "Index", "Meta", "Shard", "compacted"]
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True):
@@ -45,12 +46,15 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     not_finite: tuple[str, ...] = ()
 
 
-class Index(msgspec.Struct, frozen=True, kw_only=True):
+class Index(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one rank wrote: the entries it has, where their bytes are, and what it stored.
 
     ``plan`` is the digest of the global plan, equal on all ranks. ``packs`` are full keys; those of older
     saves are there because chunks were found in a pinned base. ``bytes`` is the logical size of this
     rank's shards, ``stored_bytes`` what it uploaded in packs for this save.
+
+    A ``compact`` index lists only the rank's own entries (`own.own_entries`), and of ``meta`` what is its own;
+    all else is in rank 0's index. Its shards may be of any tensor of the manifest.
     """
 
     format: int
@@ -65,3 +69,14 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
     meta: Meta
     bytes: int
     stored_bytes: int
+    compact: bool = False
+
+
+def compacted(index: Index) -> Index:
+    """The index with what is this rank's own alone. Its plan must be rank 0's."""
+    return msgspec.structs.replace(
+        index,
+        entries=own_entries(index.entries),
+        meta=Meta(not_finite=index.meta.not_finite),
+        compact=True,
+    )

@@ -3,7 +3,8 @@
 The text is JSON without spaces, keys in the order of the fields, numbers in their shortest form. A reader
 parses, writes again and compares: text that says a thing twice or in another way is refused, so no two
 readers can see two meanings. Fields that this version does not know are passed over. Small records end in
-``check``, the digest of the rest; indexes and manifests have their digests in their names.
+``check``, the digest of the rest; indexes and manifests have their digests in their names. What ranks tell
+each other in a save (`check_words`) is written in the same form and is not stored.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from everstep.errors import CorruptObject, InvalidManifest, UnsupportedFormat
+from everstep.format.announcement import Announcement
 from everstep.format.check_index import check_index, check_manifest
 from everstep.format.check_records import Record, check_record
+from everstep.format.check_words import Word, check_word
 from everstep.format.digests import digest_of
 from everstep.format.faults import Faults
 from everstep.format.index import Index
@@ -29,12 +32,15 @@ from everstep.format.limits import (
 )
 from everstep.format.manifest import Manifest
 from everstep.format.nesting import nested_too_deep, too_many_nodes
+from everstep.format.outline import Outline
+from everstep.format.replicas import Copies
 
 __all__ = ["Wire", "check_index", "check_manifest", "check_record", "from_bytes", "to_bytes"]
 
-Wire = Record | Index | Manifest
+Wire = Record | Index | Manifest | Word
 T = TypeVar("T", bound=Wire)
 
+_UNSEALED: Final = (Index, Manifest, Announcement, Outline, Copies)
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 _PLAIN: Final = msgspec.json.Encoder()
 _CHECK: Final = b',"check":"'
@@ -56,7 +62,7 @@ def to_bytes(struct: Wire) -> bytes:
         text = _ENCODER.encode(struct)
     except (UnicodeEncodeError, OverflowError, RecursionError) as error:
         raise Faults(what).fail("text", f"JSON cannot hold it: {error}") from error
-    if not isinstance(struct, Index | Manifest):
+    if not isinstance(struct, _UNSEALED):
         text = text[:-1] + _CHECK + digest_of(text).encode() + b'"}'
     _check_size(text, type(struct), what)
     _check_form(text, what)
@@ -72,7 +78,7 @@ def from_bytes(text: bytes, kind: type[T], *, what: str = "") -> T:
     """
     what = what or kind.__name__
     _check_size(text, kind, what)
-    if not issubclass(kind, Index | Manifest):
+    if not issubclass(kind, _UNSEALED):
         text = _without_check(text, what)
     _check_form(text, what)
     struct = _parse(text, kind, what)
@@ -85,7 +91,12 @@ def from_bytes(text: bytes, kind: type[T], *, what: str = "") -> T:
 
 
 def _check_size(text: bytes, kind: type[object], what: str) -> None:
-    limits: dict[type[object], int] = {Index: MAX_INDEX_BYTES, Manifest: MAX_MANIFEST_BYTES}
+    limits: dict[type[object], int] = {
+        Index: MAX_INDEX_BYTES,
+        Manifest: MAX_MANIFEST_BYTES,
+        Outline: MAX_INDEX_BYTES,
+        Copies: MAX_INDEX_BYTES,
+    }
     limit = limits.get(kind, MAX_RECORD_BYTES)
     if len(text) > limit:
         raise Faults(what).fail("size", f"{len(text)} bytes, more than {limit}")
@@ -156,5 +167,7 @@ def _check(struct: Wire, what: str) -> None:
         check_index(struct, what)
     elif isinstance(struct, Manifest):
         check_manifest(struct, what)
+    elif isinstance(struct, Announcement | Outline | Copies):
+        check_word(struct, what)
     else:
         check_record(struct, what)

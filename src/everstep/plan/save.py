@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from everstep.format.box import Box
 from everstep.format.digests import Digest, digest_of
-from everstep.format.entries import Container, Entry, Tensor
+from everstep.format.entries import Entry
+from everstep.format.own import shared_entries
 from everstep.plan.dealing import deal
 
 __all__ = ["Holdable", "SavePlan", "plan_save"]
@@ -59,8 +61,9 @@ def plan_save(pieces: Sequence[Holdable], *, rank: int, world: int, entries: Seq
     The ranks that share a piece all see it, with the same sharers. So each such group deals out its pieces on
     its own, alike on every member, as `deal` says: no member gets more than the mean plus the largest piece.
 
-    The digest covers the paths, kinds, dtypes and shapes of the entries and the world size; what lies
-    below a ``per_rank`` container differs by rank and is left out.
+    The digest covers the world size and the entries, whole: paths, kinds, element types, global shapes,
+    layouts, what is tied to what, and plain values. Equal digests mean equal entries, so that a rank need not
+    repeat those of rank 0. What lies below ``per_rank`` and ``stage`` containers is left out.
     """
     groups: dict[tuple[int, ...], list[int]] = {}
     everyone = tuple(range(world))
@@ -88,18 +91,4 @@ def plan_save(pieces: Sequence[Holdable], *, rank: int, world: int, entries: Seq
 
 
 def _digest(entries: Sequence[Entry], world: int) -> Digest:
-    lines: list[object] = [world]
-    inside: str | None = None
-    for entry in entries:
-        if inside is not None and entry.path.startswith(inside):
-            continue
-        inside = None
-        if isinstance(entry, Container):
-            if entry.type == "per_rank":
-                inside = f"{entry.path}/" if entry.path else ""
-            lines.append(["container", entry.path, entry.type])
-        elif isinstance(entry, Tensor):
-            lines.append(["tensor", entry.path, entry.dtype, entry.shape])
-        else:
-            lines.append([type(entry).__name__.lower(), entry.path])
-    return digest_of(json.dumps(lines, separators=(",", ":")).encode())
+    return digest_of(msgspec.json.encode((world, shared_entries(entries)), order="deterministic"))

@@ -2,42 +2,57 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from everstep.errors import DisagreeingPlans, SaveAborted, SaveFailed, SaveTimeout
+from everstep.errors import SaveAborted, SaveFailed, SaveTimeout
+from everstep.format.check_index import check_shards
 from everstep.format.digests import digest_of
 from everstep.format.ids import SaveId
 from everstep.format.index import Index
-from everstep.format.manifest import IndexRef
+from everstep.format.manifest import IndexRef, Manifest
+from everstep.format.outline import Outline, outline
 from everstep.format.records import CommitRecord, PlanRecord, Summary
 from everstep.format.wire import to_bytes
-from everstep.repository.arrivals import arrivals, missing_ranks, name_ranks
+from everstep.repository.agreement import check_agreement, check_layouts
+from everstep.repository.arrivals import arrivals, missing_ranks
 from everstep.repository.checkpoint import Checkpoint, checkpoint_of
+from everstep.repository.covering import Counts, adds_up, check_boxes, check_claims
 from everstep.repository.decisions import committed, decide, decision
-from everstep.repository.keys import manifest_key
+from everstep.repository.keys import index_key, manifest_key
 from everstep.repository.manifests import make_manifest
 from everstep.repository.objects import create_same
 from everstep.repository.parallel import gather
-from everstep.repository.reading import load_index
+from everstep.repository.reading import by_path, load_index
 from everstep.repository.repository import Repository
 
-__all__ = ["await_ranks", "complete", "outcome"]
+__all__ = ["await_ranks", "complete", "outcome", "read_outlines"]
 
 _SHORTEST_WAIT_S = 0.02
 _LONGEST_WAIT_S = 2.0
 
 
-def complete(repo: Repository, plan: PlanRecord, save: SaveId, refs: dict[int, IndexRef]) -> Checkpoint:
-    """Make the manifest from the plan and all ranks' indexes, then the commit record.
+def complete(
+    repo: Repository,
+    plan: PlanRecord,
+    save: SaveId,
+    refs: Mapping[int, IndexRef],
+    outlines: Sequence[Outline] | None = None,
+) -> Checkpoint:
+    """Make the manifest from the plan and all ranks' outlines, then the commit record.
 
-    Raises `DisagreeingPlans`, `SaveAborted` when the save was given up first, an `IntegrityError` when
-    an index is damaged, and the store's error when it cannot be proved that the record stands.
+    Without ``outlines`` all indexes are read; ``outlines`` come in the order of ranks and are of the indexes
+    ``refs``. Raises `DisagreeingPlans` when the ranks do not describe one state or did not write each of its
+    elements, `SaveAborted` when the save was given up first, an `IntegrityError` when an index is damaged, and
+    the store's error when it cannot be proved that the record stands.
     """
-    ordered = [refs[rank] for rank in sorted(refs)]
-    indexes = gather(lambda ref: load_index(repo, plan.run, save, ref), ordered)
-    _check_agreement(plan, indexes)
-    manifest = make_manifest(plan, ordered, indexes)
+    if outlines is None:
+        outlines = read_outlines(repo, plan, save, [refs[rank] for rank in sorted(refs)])
+    check_agreement(plan, outlines)
+    manifest = make_manifest(plan, outlines)
+    check_layouts(manifest)
+    check_claims(plan, manifest.entries, outlines)
+    if not adds_up(manifest.entries, outlines):
+        _check_every_box(repo, plan, save, manifest)
     body = to_bytes(manifest)
     digest = digest_of(body)
     key = manifest_key(plan.run, save, digest)
@@ -52,6 +67,42 @@ def complete(repo: Repository, plan: PlanRecord, save: SaveId, refs: dict[int, I
     record = committed(repo, plan.run, save, manifest=digest, size=len(body), summary=summary)
     create_same(repo.store, key, body)
     return outcome(decide(repo, record, save), save, record.write, digest)
+
+
+def read_outlines(
+    repo: Repository, plan: PlanRecord, save: SaveId, refs: Sequence[IndexRef]
+) -> list[Outline]:
+    """The outlines of all ranks' indexes, read from the store a few at a time; rank 0's first."""
+    first = load_index(repo, plan.run, save, refs[0])
+    shared = by_path(first.entries)
+    own = outline(first, digest=refs[0].digest, size=refs[0].size)
+
+    def read(ref: IndexRef) -> Outline:
+        index = load_index(repo, plan.run, save, ref)
+        if index.compact:
+            known = {**shared, **by_path(index.entries)}
+            check_shards(index, known, index_key(plan.run, save, ref.rank, ref.digest))
+        return outline(index, digest=ref.digest, size=ref.size, entries=shared)
+
+    return [own, *gather(read, refs[1:])]
+
+
+def _check_every_box(repo: Repository, plan: PlanRecord, save: SaveId, manifest: Manifest) -> None:
+    """Look through all indexes for the leaf that is not there once: twice, so that few boxes are in memory."""
+    entries = by_path(manifest.entries)
+    counts = Counts(manifest.entries)
+
+    def each(use: Callable[[Index], None]) -> None:
+        for ref in manifest.indexes:
+            index = load_index(repo, plan.run, save, ref)
+            check_shards(index, entries, index_key(plan.run, save, ref.rank, ref.digest))
+            use(index)
+
+    each(counts.count)
+    doubtful = counts.doubtful()
+    paths = frozenset(tensor.path for tensor in doubtful)
+    each(lambda index: counts.note(index, paths))
+    check_boxes(plan, doubtful, counts.boxes)
 
 
 def await_ranks(
@@ -107,18 +158,3 @@ def _given_up(standing: CommitRecord) -> SaveAborted:
         save=standing.save,
         why=standing.why,
     )
-
-
-def _check_agreement(plan: PlanRecord, indexes: Sequence[Index]) -> None:
-    groups: dict[str, list[int]] = defaultdict(list)
-    for index in indexes:
-        groups[index.plan].append(index.rank)
-    if len(groups) > 1:
-        told = "; ".join(f"{name_ranks(ranks)} computed {digest[:16]}" for digest, ranks in groups.items())
-        raise DisagreeingPlans(
-            f"the ranks disagree about save {plan.save} of run {plan.run!r}: {told}",
-            hint="all ranks must save the same names, shapes and layouts",
-            run=plan.run,
-            save=plan.save,
-            ranks=tuple(tuple(ranks) for ranks in groups.values()),
-        )

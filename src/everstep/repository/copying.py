@@ -76,7 +76,7 @@ def _copy(
     listener: Listener,
 ) -> Checkpoint:
     manifest = read_manifest(source, chosen)
-    indexes = read_indexes(source, chosen, manifest.indexes)
+    indexes = read_indexes(source, chosen, manifest=manifest)
     texts, made = _renamed(manifest, indexes, name)
     body = to_bytes(made)
     digest = digest_of(body)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from everstep.errors import CheckpointPruned, UsageError
 from everstep.format.manifest import IndexRef
+from everstep.format.outline import Outline
 from everstep.repository.attempts import claim
 from everstep.repository.catalogue import newest
 from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.parallel import gather
-from everstep.repository.reading import read_index, read_manifest
+from everstep.repository.reading import by_path, read_index, read_manifest
 from everstep.repository.repository import Repository
 from everstep.repository.retitle import retitled
 from everstep.repository.runs import ensure_run, find_run
@@ -27,7 +28,8 @@ def fork(repo: Repository, checkpoint: Checkpoint, new_run: str, *, owner: str =
     base: a crash in between leaves what any crash leaves, and the same call again goes on. Raises
     `UsageError` when the run exists and is something else, `CheckpointPruned` when the parent is.
     """
-    refs = read_manifest(repo, checkpoint).indexes
+    manifest = read_manifest(repo, checkpoint)
+    entries = by_path(manifest.entries)
     parent = checkpoint.parent
     keep = find_run(repo, checkpoint.run).keep
     if ensure_run(repo, new_run, keep=keep, parent=parent).parent != parent:
@@ -44,12 +46,12 @@ def fork(repo: Repository, checkpoint: Checkpoint, new_run: str, *, owner: str =
             f"{checkpoint} was pruned and cannot be forked", run=checkpoint.run, step=checkpoint.step
         )
 
-    def remake(ref: IndexRef) -> None:
-        index = read_index(repo, checkpoint, ref)
-        write_index(repo, save, retitled(index, ref, run=new_run, save=str(save.id), stored_bytes=0))
+    def remake(ref: IndexRef) -> Outline:
+        index = read_index(repo, checkpoint, ref, entries)
+        again = retitled(index, ref, run=new_run, save=str(save.id), stored_bytes=0)
+        return write_index(repo, save, again, entries=entries)
 
-    gather(remake, refs)
-    return commit(repo, save, timeout_s=_WAIT_S)
+    return commit(repo, save, gather(remake, manifest.indexes), timeout_s=_WAIT_S)
 
 
 def _made_before(repo: Repository, checkpoint: Checkpoint, new_run: str) -> Checkpoint | None:

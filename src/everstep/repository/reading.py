@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from everstep.errors import CheckpointPruned, CorruptObject, MissingObject, ObjectNotFound
+from everstep.format.check_index import check_shards
 from everstep.format.digests import digest_of
+from everstep.format.entries import Entry
 from everstep.format.ids import SaveId
 from everstep.format.index import Index
 from everstep.format.manifest import IndexRef, Manifest
@@ -16,7 +18,7 @@ from everstep.repository.parallel import gather
 from everstep.repository.repository import Repository
 from everstep.repository.tombs import tombed
 
-__all__ = ["load_index", "load_manifest", "read_index", "read_indexes", "read_manifest"]
+__all__ = ["by_path", "load_index", "load_manifest", "read_index", "read_indexes", "read_manifest"]
 
 
 def read_manifest(repo: Repository, checkpoint: Checkpoint) -> Manifest:
@@ -30,20 +32,41 @@ def read_manifest(repo: Repository, checkpoint: Checkpoint) -> Manifest:
         raise _gone(repo, checkpoint, error) from error
 
 
-def read_index(repo: Repository, checkpoint: Checkpoint, ref: IndexRef) -> Index:
-    """One rank's index of a checkpoint. Raises as `read_manifest` does."""
+def read_index(
+    repo: Repository, checkpoint: Checkpoint, ref: IndexRef, entries: Mapping[str, Entry]
+) -> Index:
+    """One rank's index of a checkpoint, whose manifest has these ``entries`` by path (`by_path`).
+
+    Its shards are boxes of these tensors, which a compact index does not list. Raises as `read_manifest` does.
+    """
     try:
-        return load_index(repo, checkpoint.run, checkpoint.save, ref)
+        index = load_index(repo, checkpoint.run, checkpoint.save, ref)
     except ObjectNotFound as error:
         raise _gone(repo, checkpoint, error) from error
+    check_shards(index, entries, index_key(checkpoint.run, checkpoint.save, ref.rank, ref.digest))
+    return index
 
 
 def read_indexes(
-    repo: Repository, checkpoint: Checkpoint, refs: Sequence[IndexRef] | None = None
+    repo: Repository,
+    checkpoint: Checkpoint,
+    refs: Sequence[IndexRef] | None = None,
+    *,
+    manifest: Manifest | None = None,
 ) -> tuple[Index, ...]:
-    """The indexes ``refs`` of a checkpoint, without ``refs`` all; several at a time, in order."""
-    wanted = read_manifest(repo, checkpoint).indexes if refs is None else refs
-    return tuple(gather(lambda ref: read_index(repo, checkpoint, ref), wanted))
+    """The indexes ``refs`` of a checkpoint, without ``refs`` all; several at a time, in order.
+
+    The manifest is read when it is not given.
+    """
+    manifest = manifest or read_manifest(repo, checkpoint)
+    entries = by_path(manifest.entries)
+    wanted = manifest.indexes if refs is None else refs
+    return tuple(gather(lambda ref: read_index(repo, checkpoint, ref, entries), wanted))
+
+
+def by_path(entries: Sequence[Entry]) -> Mapping[str, Entry]:
+    """Entries by path."""
+    return {entry.path: entry for entry in entries}
 
 
 def load_manifest(repo: Repository, checkpoint: Checkpoint) -> Manifest:
@@ -57,7 +80,10 @@ def load_manifest(repo: Repository, checkpoint: Checkpoint) -> Manifest:
 
 
 def load_index(repo: Repository, run: str, save: SaveId, ref: IndexRef) -> Index:
-    """One rank's index of any save. Raises `ObjectNotFound`, or an `IntegrityError` naming the key."""
+    """One rank's index of any save; shards of tensors that it does not list are not checked yet (`check_shards`).
+
+    Raises `ObjectNotFound`, or an `IntegrityError` naming the key.
+    """
     key = index_key(run, save, ref.rank, ref.digest)
     body = repo.store.get(key, ref.size)
     _check_digest(key, body, ref.digest, ref.size)

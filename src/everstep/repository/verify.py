@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
 from everstep.errors import IntegrityError, ObjectNotFound
 from everstep.events import Listener, Transferred, silent
-from everstep.format.entries import Tensor
+from everstep.format.entries import Entry, Tensor
 from everstep.format.index import Index
 from everstep.format.limits import MAX_CHUNK_BYTES
 from everstep.format.manifest import IndexRef, Manifest
@@ -23,7 +23,7 @@ from everstep.repository.keys import attempt_key, index_key, manifest_key, plan_
 from everstep.repository.objects import read_record
 from everstep.repository.parallel import gather
 from everstep.repository.plans import read_plan
-from everstep.repository.reading import read_index, read_manifest
+from everstep.repository.reading import by_path, read_index, read_manifest
 from everstep.repository.repository import Repository
 from everstep.repository.spans import Span, check_span, places, spans
 
@@ -44,7 +44,8 @@ def verify(
     except IntegrityError as error:
         key = manifest_key(checkpoint.run, checkpoint.save, checkpoint.manifest)
         return [_object("manifest", key, checkpoint.manifest_size, error.message)]
-    found = gather(lambda ref: _index(repo, checkpoint, ref), manifest.indexes)
+    entries = by_path(manifest.entries)
+    found = gather(lambda ref: _index(repo, checkpoint, ref, entries), manifest.indexes)
     damages = [*_records(repo, checkpoint), *(one for one in found if isinstance(one, Damage))]
     indexes = [one for one in found if isinstance(one, Index)]
     damages += _incomplete(manifest, indexes)
@@ -69,9 +70,11 @@ def _records(repo: Repository, checkpoint: Checkpoint) -> Iterator[Damage]:
             continue
 
 
-def _index(repo: Repository, checkpoint: Checkpoint, ref: IndexRef) -> Index | Damage:
+def _index(
+    repo: Repository, checkpoint: Checkpoint, ref: IndexRef, entries: Mapping[str, Entry]
+) -> Index | Damage:
     try:
-        return read_index(repo, checkpoint, ref)
+        return read_index(repo, checkpoint, ref, entries)
     except IntegrityError as error:
         key = index_key(checkpoint.run, checkpoint.save, ref.rank, ref.digest)
         return _object("index", key, ref.size, error.message, ref.rank)

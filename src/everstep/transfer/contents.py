@@ -75,7 +75,7 @@ class Contents:
     @cached_property
     def indexes(self) -> tuple[Index, ...]:
         """What each rank wrote, read at the first use."""
-        return read_indexes(self.repository, self.checkpoint, self.manifest.indexes)
+        return read_indexes(self.repository, self.checkpoint, manifest=self.manifest)
 
     @cached_property
     def _shards(self) -> dict[str, list[Shard]]:
