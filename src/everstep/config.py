@@ -225,7 +225,7 @@ class Settings:
 class ProcessSettings:
     """What a launcher tells this one process.
 
-    ``progress`` is the file a drill watches; ``launch`` is equal on all ranks and new with each launch; ``patience``
+    ``progress`` is the file a drill watches; ``launch`` is equal on all ranks and new with each launch; ``patience_s``
     is how many seconds ranks wait for each other. The rest are the variables of torchrun, Slurm and Open MPI.
     """
 

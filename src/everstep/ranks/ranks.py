@@ -56,6 +56,7 @@ class Ranks:
         self._token = secrets.token_hex(8) if token is None else token
         self._parcels: Parcels | None = None
         self._meeting = threading.Lock()
+        self._numbers: dict[str, int] = {}
         self._turns: dict[str, int] = {}
         self._stale: dict[str, list[str]] = {}
         self._local: tuple[int, ...] | None = None
@@ -74,6 +75,15 @@ class Ranks:
     def poll_s(self) -> float:
         """Seconds between two questions of this rank when it has waited for a while."""
         return self._exchange.poll_s
+
+    @property
+    def watch_s(self) -> float:
+        """Seconds between two questions of this rank when it only listens, for as long as a training lasts.
+
+        Half a second, or more with many ranks: together they ask at most 1,000 times in a second on
+        torch's store (2 s with 2,048 ranks); 5 s and more on the checkpoint store, 100 requests in a second.
+        """
+        return max(0.5, 5 * self._exchange.poll_s)
 
     @property
     def local_ranks(self) -> tuple[int, ...]:
@@ -160,6 +170,12 @@ class Ranks:
                     timeout_s=timeout_s,
                 )
                 self._parcels = Parcels(self._exchange, f"{prefix}t/")
+
+    def number(self, name: str) -> int:
+        """0, then 1, and so on: the same on all ranks that ask in the same order."""
+        number = self._numbers.get(name, 0)
+        self._numbers[name] = number + 1
+        return number
 
     def put(self, key: str, value: bytes) -> None:
         """A bare key of this launch, first value wins; for protocols that do not go by turns."""
