@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from everstep.errors import DisagreeingPlans
 from everstep.format.box import Box
-from everstep.format.entries import Entry, Tensor
+from everstep.format.entries import Entry, Layout, Tensor
 from everstep.format.index import Index
+from everstep.format.layouts import ranks_of
 from everstep.format.outline import Outline, content
 from everstep.format.own import own_roots
 from everstep.format.records import PlanRecord
@@ -29,14 +31,32 @@ def adds_up(entries: Sequence[Entry], outlines: Sequence[Outline]) -> bool:
 
 
 def check_claims(plan: PlanRecord, entries: Sequence[Entry], outlines: Sequence[Outline]) -> None:
-    """Raise `DisagreeingPlans` for a leaf below a ``stage`` whose boxes do not make it up."""
+    """Raise `DisagreeingPlans` for a leaf below a ``stage`` whose boxes do not make it up.
+
+    The ranks of its layout must have written all of it, for these are the ones that a reader asks.
+    """
     staged = _below_stages(entries)
+    if not staged:
+        return
+    tensors = {one.path: one for one in entries if isinstance(one, Tensor) and one.path.startswith(staged)}
     boxes: Boxes = {}
+    named: Boxes = {}
     for outline in outlines:
         for claim in outline.claims:
-            claimed(boxes, claim.path, Box(claim.offsets, claim.sizes), claim.content, outline.rank)
-    tensors = [one for one in entries if isinstance(one, Tensor) and one.path.startswith(staged)]
-    check_boxes(plan, tensors if staged else (), boxes)
+            tensor, box = tensors.get(claim.path), Box(claim.offsets, claim.sizes)
+            if tensor is None or not box.within(tensor.shape):
+                words = f"rank {outline.rank} wrote its {_span(box)}, which no rank describes"
+                raise _refused(plan, claim.path, words, [outline.rank])
+            claimed(boxes, claim.path, box, claim.content, outline.rank)
+            if tensor.layout is None or outline.rank in _members(tensor.layout):
+                claimed(named, claim.path, box, claim.content, outline.rank)
+    check_boxes(plan, tensors.values(), boxes)
+    check_boxes(plan, tensors.values(), named)
+
+
+@lru_cache(maxsize=256)
+def _members(layout: Layout) -> frozenset[int]:
+    return frozenset(ranks_of(layout))
 
 
 def claimed(boxes: Boxes, path: str, box: Box, digest: str, rank: int) -> None:
@@ -99,6 +119,8 @@ def check_boxes(
                     *told.values(),
                 )
         whose = {box: [rank for ranks in told.values() for rank in ranks] for box, told in found.items()}
+        if _tiled(tensor.shape, found):
+            continue
         pair = _overlapping(sorted(found))
         if pair is not None:
             a, b = pair
@@ -108,6 +130,22 @@ def check_boxes(
             missing = _missing(tensor.shape, found)
             more = "" if missing is None else f", for instance its {_span(missing)}"
             raise _refused(plan, tensor.path, f"no rank wrote all of it{more}", *whose.values())
+
+
+def _tiled(shape: tuple[int, ...], boxes: Collection[Box]) -> bool:
+    """Whether the boxes, no two of them equal, are all the cells of a grid that fills the tensor."""
+    cells = 1
+    for d, extent in enumerate(shape):
+        end = 0
+        spans = sorted({(box.offsets[d], box.sizes[d]) for box in boxes})
+        for offset, size in spans:
+            if offset != end:
+                return False
+            end += size
+        if end != extent:
+            return False
+        cells *= len(spans)
+    return cells == len(boxes)
 
 
 def _overlapping(boxes: Sequence[Box]) -> tuple[Box, Box] | None:
