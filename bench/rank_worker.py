@@ -169,7 +169,7 @@ def saves(training, contender, rounds):
     }
 
 
-def loads(training, contender, rounds):
+def loads(contender, rounds):
     times, read = [], []
     for _ in range(rounds + 1):
         dist.barrier()
@@ -188,7 +188,8 @@ def main(what, name, folder, rounds, size, answer):
     training = Sharded(size == "quick")
     training.step()
     contender = CONTENDERS[name](training, folder)
-    found = (saves if what == "save" else loads)(training, contender, int(rounds))
+    rounds = int(rounds)
+    found = saves(training, contender, rounds) if what == "save" else loads(contender, rounds)
     if dist.get_rank() == 0:
         Path(answer).write_text(json.dumps(found))
     dist.barrier()

@@ -18,7 +18,15 @@ _STEPS = re.compile(r"(\d+)(?:\s*steps?)?")
 
 
 class Cadence(Protocol):
-    """Decides at each step boundary whether a save is due."""
+    """Decides at each step boundary whether a save is due.
+
+    ``by_clock`` says that the answer depends on the time too, so that processes may differ.
+    """
+
+    @property
+    def by_clock(self) -> bool:
+        """Whether the answer depends on more than the step."""
+        ...
 
     def due(self, *, step: int, since_s: float) -> bool:
         """Whether to save now: ``step`` steps are done, the last save began ``since_s`` seconds ago."""
@@ -35,6 +43,11 @@ class EverySteps:
 
     steps: int
 
+    @property
+    def by_clock(self) -> bool:
+        """No."""
+        return False
+
     def due(self, *, step: int, since_s: float) -> bool:  # noqa: ARG002 - the Protocol's signature
         """Whether ``step`` is a multiple."""
         return step % self.steps == 0
@@ -50,6 +63,11 @@ class EverySeconds:
 
     seconds: float
 
+    @property
+    def by_clock(self) -> bool:
+        """Yes."""
+        return True
+
     def due(self, *, step: int, since_s: float) -> bool:  # noqa: ARG002 - the Protocol's signature
         """Whether the time has passed."""
         return since_s >= self.seconds
@@ -62,6 +80,11 @@ class EverySeconds:
 @dataclass(frozen=True, slots=True)
 class Never:
     """Only when the training ends, is preempted, or saves by hand."""
+
+    @property
+    def by_clock(self) -> bool:
+        """No."""
+        return False
 
     def due(self, *, step: int, since_s: float) -> bool:  # noqa: ARG002 - the Protocol's signature
         """Never."""

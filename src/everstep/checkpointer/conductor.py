@@ -9,14 +9,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from everstep.cadence import parse_every
+from everstep.checkpointer.among_ranks import AmongRanks
 from everstep.checkpointer.background import Background
+from everstep.checkpointer.boundaries import Alone, Boundaries
+from everstep.checkpointer.choosing import restore_together
 from everstep.checkpointer.launch import Launch
 from everstep.checkpointer.pace import Pace
 from everstep.checkpointer.pending import Pending
-from everstep.checkpointer.restoring import Restored, check_on_corrupt, fetch, newest_whole
+from everstep.checkpointer.restoring import check_on_corrupt
 from everstep.checkpointer.saving import Base, Work, known_chunks, run
+from everstep.checkpointer.signals import StopSignals
 from everstep.checkpointer.stepping import steps
-from everstep.checkpointer.telling import log_event
+from everstep.checkpointer.telling import log_event, log_trouble
 from everstep.config import process_settings, settings
 from everstep.errors import UsageError
 from everstep.events import Listener, SaveCommitted, SaveFailing, SaveSkipped, SaveStaged, SaveStarted
@@ -24,7 +28,7 @@ from everstep.format.index import Meta
 from everstep.plan.save import plan_save
 from everstep.progress import ProgressFile
 from everstep.repository.attempts import Attempt
-from everstep.repository.catalogue import checkpoints, find, newest
+from everstep.repository.catalogue import checkpoints, newest
 from everstep.repository.checkpoint import Checkpoint
 from everstep.state.conversion import flatten, match
 from everstep.state.describe import encode_config, encode_metrics, hold
@@ -42,8 +46,6 @@ __all__ = ["Checkpointer"]
 
 State = MutableMapping[str, Any]
 
-_COMMIT_TIMEOUT_S = 600.0
-"""How long the indexes of all ranks are waited for."""
 _HEADERS_BYTES, _HEADER_BYTES = 2**22, 2**9
 """Room for packs' headers: at least, and for each leaf."""
 
@@ -57,9 +59,11 @@ class Checkpointer:
     newest checkpoint that verifies) or "fail". ``busy`` says what `save` does while another save is
     under way: "wait" or "skip". ``config`` (plain values) and ``architecture`` go into each checkpoint.
     ``check_finite`` marks checkpoints whose tensors hold NaN or infinities. ``listener`` gets the events
-    of `everstep.events`, in the thread where they happen; by default they become log lines.
+    of `everstep.events`, in the thread where they happen; by default they become log lines, on ranks other than
+    the first only those of trouble.
 
-    One process uses one Checkpointer for a run; methods are called from one thread.
+    One process uses one Checkpointer for a run; methods are called from one thread. On several ranks every rank
+    makes its own, with the same arguments, and all call the same methods in the same order.
     """
 
     coverage: Coverage | None = None
@@ -77,7 +81,7 @@ class Checkpointer:
         config: object = None,
         architecture: Architecture | None = None,
         check_finite: bool = False,
-        listener: Listener = log_event,
+        listener: Listener | None = None,
     ) -> None:
         chosen = settings(store=store if isinstance(store, str) else None, run=run, on_corrupt=on_corrupt)
         if busy not in {"wait", "skip"}:
@@ -93,9 +97,9 @@ class Checkpointer:
         self._config = encode_config(config)
         self._architecture = architecture
         self._check_finite = check_finite
-        self._listener = listener
         self._settings = chosen
-        self._launch = Launch(where, chosen.run, keep=keep, listener=listener)
+        self._launch = Launch(where, chosen.run, keep=keep, listener=listener or log_event)
+        self._listener = listener or (log_event if self._launch.rank == 0 else log_trouble)
         self._arena = Arena(pin=pin)
         self._background = Background()
         self._base: Base | None = None
@@ -105,7 +109,7 @@ class Checkpointer:
         self._last_step: int | None = None
         self._pacer: Pacer | None = None
         told = process_settings().progress
-        self._progress = ProgressFile(told) if told else None
+        self._progress = ProgressFile(told) if told and self._launch.rank == 0 else None
 
     def __enter__(self) -> Self:
         return self
@@ -140,21 +144,21 @@ class Checkpointer:
         self._launch.attempt(afresh=self._last_step is not None)
         self._last_step = None
 
-        def read(checkpoint: Checkpoint) -> Restored[None]:
-            return fetch(
-                self._launch.repository,
-                checkpoint,
-                lambda entries: match(state, entries, strict=strict, skip=skip, rank=self._launch.rank),
-                budget_bytes=self._settings.budget_bytes,
-                workers=self._settings.workers,
-                listener=self._listener,
-            )
-
-        repository, run_id = self._launch.repository, self._launch.run
-        restored = (
-            newest_whole(repository, run_id, read, on_corrupt=self._on_corrupt, listener=self._listener)
-            if step is None
-            else read(find(repository, run_id, step))
+        restored = restore_together(
+            self._launch,
+            lambda entries: match(
+                state,
+                entries,
+                strict=strict,
+                skip=skip,
+                rank=self._launch.rank,
+                world=self._launch.world,
+            ),
+            step=step,
+            on_corrupt=self._on_corrupt,
+            budget_bytes=self._settings.budget_bytes,
+            workers=self._settings.workers,
+            listener=self._listener,
         )
         reached = None if restored is None else restored.checkpoint.step
         if self._progress:
@@ -169,9 +173,11 @@ class Checkpointer:
 
     def prepare(self, state: State) -> None:
         """Make staging memory for a state of this size ready, in the background."""
-        pieces = flatten(state, rank=self._launch.rank).pieces
-        headers = _HEADERS_BYTES + _HEADER_BYTES * len(pieces)
-        self._arena.prepare(headers + sum(piece.nbytes for piece in pieces))
+        rank, world = self._launch.rank, self._launch.world
+        flat = flatten(state, rank=rank, world=world)
+        plan = plan_save(flat.pieces, rank=rank, world=world, entries=flat.entries)
+        headers = _HEADERS_BYTES + _HEADER_BYTES * len(plan.writes)
+        self._arena.prepare(headers + plan.nbytes)
 
     def save(self, step: int, state: State, *, metrics: Mapping[str, object] | None = None) -> Pending:
         """Save the state as the checkpoint of ``step``; returns when it is staged and may change again.
@@ -183,10 +189,10 @@ class Checkpointer:
         self._launch.check_process()
         self._background.raise_error()
         self._check_step(step)
+        if self._busy == "skip" and self._skips(step):
+            self._listener(SaveSkipped(run=self._launch.run, step=step))
+            return Pending(step, skipped=True)
         if self._background.busy:
-            if self._busy == "skip":
-                self._listener(SaveSkipped(run=self._launch.run, step=step))
-                return Pending(step, skipped=True)
             self.wait()
         began = time.monotonic()
         attempt = self._launch.attempt()
@@ -214,17 +220,17 @@ class Checkpointer:
             config=self._config,
             architecture=None if self._architecture is None else self._architecture.record(),
         )
-        flat = flatten(state, rank=rank)
+        flat = flatten(state, rank=rank, world=world)
         plan = plan_save(flat.pieces, rank=rank, world=world, entries=flat.entries)
         staged = stage(flat, plan, self._arena)
         return Work(
             repository=self._launch.repository,
+            together=self._launch.together,
             attempt=attempt,
             step=step,
-            rank=rank,
-            world=world,
             plan=plan.digest,
             entries=flat.entries,
+            replicas=(),
             staged=staged,
             meta=meta,
             base=self._base,
@@ -232,8 +238,14 @@ class Checkpointer:
             workers=self._settings.workers,
             listener=self._listener,
             check_finite=self._check_finite,
-            commit_timeout_s=_COMMIT_TIMEOUT_S,
         )
+
+    def _skips(self, step: int) -> bool:
+        """Whether this save is left out: as rank 0 finds it, for all ranks."""
+        busy = self._launch.together.from_first(
+            f"skip/{step}", lambda: b"busy" if self._background.busy else b""
+        )
+        return bool(busy)
 
     def _check_step(self, step: int) -> None:
         last = self._background.last_step
@@ -272,8 +284,18 @@ class Checkpointer:
         of a save in the background are raised at the next boundary.
         """
         return steps(
-            self, state, until=until, cadence=self._cadence, pace=self._pace, progress=self._progress
+            self,
+            state,
+            until=until,
+            boundaries=self._boundaries,
+            pace=self._pace,
+            progress=self._progress,
         )
+
+    def _boundaries(self, signals: StopSignals) -> Boundaries:
+        if self._launch.world == 1:
+            return Alone(signals, self._cadence)
+        return AmongRanks(self._launch.together, signals, self._cadence)
 
     def log(self, **metrics: object) -> None:
         """Remember metrics (numbers, 0-d tensors, text) for the checkpoints to come; the newest value wins.
@@ -302,6 +324,7 @@ class Checkpointer:
             self.wait()
         finally:
             self._arena.close()
+            self._launch.close()
 
     def raise_error(self) -> None:
         """Raise the error of the last save if nobody was told of it."""

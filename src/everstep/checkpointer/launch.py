@@ -1,16 +1,20 @@
-"""One launch of a run: its store, its repository, and the attempt it claims when it first writes or restores."""
+"""One launch of a run: its store, its ranks, and the attempt it claims when it first writes or restores."""
 
 from __future__ import annotations
 
 import os
 import socket
 import threading
+from dataclasses import asdict
 
+import msgspec
+
+from everstep.checkpointer.together import Together
 from everstep.config import process_settings
 from everstep.errors import UsageError
 from everstep.events import Listener
 from everstep.format.ids import RunId, parse_run
-from everstep.ranks import who_am_i
+from everstep.ranks import open_ranks, who_am_i
 from everstep.repository.attempts import Attempt, claim
 from everstep.repository.catalogue import ensure_run
 from everstep.repository.opening import open_repository
@@ -32,41 +36,66 @@ def _opened(store: str | Store, listener: Listener, policy: RetryPolicy | None =
 
 
 class Launch:
-    """A run as one process sees it.
+    """A run as one process sees it: one rank of those that were launched together.
 
-    Belongs to the process that made it: a forked child that uses it gets an error, because neither the
-    threads nor the connections of its parent live on in it.
+    Rank 0 opens the repository and claims attempts; the others learn from it. Belongs to the process that made
+    it: a forked child that uses it gets an error, because neither the threads nor the connections of its
+    parent live on in it.
     """
 
     def __init__(self, store: str | Store, run: str, *, keep: str, listener: Listener) -> None:
         told = process_settings()
-        me = who_am_i(told)
         self.run: RunId = parse_run(run)
+        opened = _opened(store, listener, TRAINING)
+        me = who_am_i(told)
         self.rank, self.world = me.rank, me.world
-        self.repository: Repository = open_repository(_opened(store, listener, TRAINING), create=True)
-        ensure_run(self.repository, self.run, keep=keep)
+        self.together = Together(open_ranks(told, me, store=opened, run=self.run), patience_s=told.patience)
+        self.repository: Repository = self._open(opened, keep)
         self._number = told.attempt
         self._attempt: Attempt | None = None
+        self._claims = 0
         self._lock = threading.Lock()
         self._process = os.getpid()
+
+    def _open(self, store: Store, keep: str) -> Repository:
+        made: list[Repository] = []
+
+        def make() -> bytes:
+            made.append(open_repository(store, create=True))
+            ensure_run(made[0], self.run, keep=keep)
+            return b""
+
+        self.together.from_first("open/run", make)
+        return made[0] if made else open_repository(store, create=False)
 
     def attempt(self, *, afresh: bool = False) -> Attempt:
         """The attempt of this launch; claimed at the first call, which finishes or aborts older saves.
 
-        ``afresh`` claims a new one in any case.
+        ``afresh`` claims a new one in any case. All ranks call it alike; rank 0 claims.
         """
         self.check_process()
         with self._lock:
             if self._attempt is None or afresh:
-                self._attempt = claim(
-                    self.repository,
-                    self.run,
-                    owner=f"{socket.gethostname()}:{self._process}",
-                    world=self.world,
-                    number=self._number,
-                )
-                self._number = None  # a launcher's number serves once
+                self._claims += 1
+                told = self.together.from_first(f"attempt/{self._claims}", self._claim)
+                self._attempt = Attempt(**msgspec.json.decode(told))
             return self._attempt
+
+    def _claim(self) -> bytes:
+        number, self._number = self._number, None  # a launcher's number serves once
+        claimed = claim(
+            self.repository,
+            self.run,
+            owner=f"{socket.gethostname()}:{self._process}",
+            world=self.world,
+            number=number,
+        )
+        return msgspec.json.encode(asdict(claimed))
+
+    def close(self) -> None:
+        """Say farewell to the other ranks, and let the connections to them go."""
+        self.together.farewell()
+        self.together.ranks.close()
 
     def check_process(self) -> None:
         """Refuse to work in a forked child."""

@@ -11,8 +11,8 @@ from everstep.checkpointer.telling import log_event
 from everstep.config import settings
 from everstep.errors import CheckpointNotFound, UsageError
 from everstep.events import Listener
-from everstep.format.ids import parse_run
-from everstep.repository.catalogue import find, find_run
+from everstep.format.ids import SaveId, parse_run
+from everstep.repository.catalogue import checkpoint, decided, find, find_run
 from everstep.repository.checkpoint import Checkpoint
 from everstep.state.architecture import rebuild_model
 from everstep.state.conversion import assemble
@@ -83,10 +83,10 @@ def _load(
         )
     repository = open_reading(where, listener)
 
-    def read(checkpoint: Checkpoint) -> Restored[Any]:
+    def read(found: Checkpoint) -> Restored[Any]:
         return fetch(
             repository,
-            checkpoint,
+            found,
             assemble,
             budget_bytes=chosen.budget_bytes,
             workers=chosen.workers,
@@ -96,7 +96,14 @@ def _load(
     named = parse_run(chosen.run)
     if step is not None:
         return read(find(repository, named, step))
-    restored = newest_whole(repository, named, read, on_corrupt=on_corrupt, listener=listener)
+
+    def candidate(save: SaveId) -> Restored[Any] | None:
+        found = checkpoint(repository, named, save)
+        return None if found is None else read(found)
+
+    restored = newest_whole(
+        decided(repository, named), candidate, run=named, on_corrupt=on_corrupt, listener=listener
+    )
     if restored is None:
         find_run(repository, named)
         raise CheckpointNotFound(

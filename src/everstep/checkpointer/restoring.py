@@ -3,27 +3,50 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from everstep.errors import IntegrityError, InvalidManifest, UsageError
+from everstep.errors import IntegrityError, InvalidManifest, MissingElements, UsageError
 from everstep.events import FellBack, Listener
+from everstep.format.dtypes import ITEM_BYTES
 from everstep.format.entries import Entry, Tensor
+from everstep.format.ids import SaveId
 from everstep.format.index import Index
 from everstep.format.manifest import Manifest
 from everstep.plan.load import plan_load
-from everstep.repository.catalogue import checkpoint, decided
+from everstep.plan.locate import locate
+from everstep.plan.requests import Read
 from everstep.repository.checkpoint import Checkpoint
-from everstep.repository.reading import read_index, read_manifest
+from everstep.repository.parallel import gather
+from everstep.repository.reading import by_path, read_index, read_manifest
 from everstep.repository.repository import Repository
 from everstep.state.flat import Coverage, Restoration
 from everstep.transfer.download import download
 
-__all__ = ["Restored", "check_on_corrupt", "fetch", "newest_whole"]
+__all__ = [
+    "Prepared",
+    "Restored",
+    "bring",
+    "check_on_corrupt",
+    "fetch",
+    "finished",
+    "newest_whole",
+    "prepare",
+]
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared(Generic[T]):
+    """A restore that was checked and planned; nothing was changed yet."""
+
+    checkpoint: Checkpoint
+    manifest: Manifest
+    indexes: tuple[Index, ...]
+    restoration: Restoration[T]
+    reads: tuple[Read, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,65 +83,104 @@ def fetch(
 
     Raises what ``match`` raises before anything is read into the state; `IntegrityError` for damage.
     """
+    prepared = prepare(repository, chosen, match)
+    bring(repository, prepared, budget_bytes=budget_bytes, workers=workers, listener=listener)
+    return finished(prepared)
+
+
+def prepare(
+    repository: Repository, chosen: Checkpoint, match: Callable[[Sequence[Entry]], Restoration[T]]
+) -> Prepared[T]:
+    """Read the manifest, compare it with the state, find and read the few indexes needed, plan the ranges.
+
+    The ranks to read from are told by arithmetic. Where that does not find all, the other indexes are read too.
+    """
     manifest = read_manifest(repository, chosen)
-    indexes = tuple(read_index(repository, chosen, ref) for ref in manifest.indexes)
-    _check_held(chosen, manifest.entries, indexes)
+    _check_sizes(chosen, manifest)
     restoration = match(manifest.entries)
-    reads = plan_load(restoration.wanted, indexes)
+    likely = locate(restoration.wanted, manifest.entries, manifest.world)
+    indexes = _indexes(repository, chosen, manifest, likely)
+    try:
+        reads = plan_load(restoration.wanted, indexes)
+    except MissingElements:
+        if len(likely) == manifest.world:
+            raise
+        indexes = _indexes(repository, chosen, manifest, range(manifest.world))
+        reads = plan_load(restoration.wanted, indexes)
+    return Prepared(
+        checkpoint=chosen, manifest=manifest, indexes=indexes, restoration=restoration, reads=reads
+    )
+
+
+def bring(
+    repository: Repository, prepared: Prepared[T], *, budget_bytes: int, workers: int, listener: Listener
+) -> None:
+    """Read the ranges, verify every chunk, and put them where they belong."""
     download(
         repository.store,
-        reads,
-        restoration.wanted,
-        run=chosen.run,
-        step=chosen.step,
+        prepared.reads,
+        prepared.restoration.wanted,
+        run=prepared.checkpoint.run,
+        step=prepared.checkpoint.step,
         budget_bytes=budget_bytes,
         workers=workers,
         listener=listener,
     )
+
+
+def finished(prepared: Prepared[T]) -> Restored[T]:
+    """All bytes being there: the state's objects take what is theirs."""
     return Restored(
-        value=restoration.finish(),
-        checkpoint=chosen,
-        manifest=manifest,
-        indexes=indexes,
-        coverage=restoration.coverage,
+        value=prepared.restoration.finish(),
+        checkpoint=prepared.checkpoint,
+        manifest=prepared.manifest,
+        indexes=prepared.indexes,
+        coverage=prepared.restoration.coverage,
     )
 
 
-def _check_held(chosen: Checkpoint, entries: Sequence[Entry], indexes: Sequence[Index]) -> None:
-    """Refuse a tensor that is said to be larger than all its shards, before memory of that size is asked for."""
-    held: Counter[str] = Counter()
-    for index in indexes:
-        for shard in index.shards:
-            held[shard.path] += math.prod(shard.sizes)
-    for entry in entries:
-        if isinstance(entry, Tensor) and math.prod(entry.shape) > held[entry.path]:
-            raise InvalidManifest(
-                f"{chosen}: {entry.path} has the shape {entry.shape}, and the ranks hold {held[entry.path]} elements",
-                hint="an older checkpoint may be whole: `everstep verify` lists what is damaged",
-                run=chosen.run,
-                step=chosen.step,
-                path=entry.path,
-            )
+def _indexes(
+    repository: Repository, chosen: Checkpoint, manifest: Manifest, ranks: Iterable[int]
+) -> tuple[Index, ...]:
+    entries = by_path(manifest.entries)
+    refs = [manifest.indexes[rank] for rank in ranks]
+    return tuple(gather(lambda ref: read_index(repository, chosen, ref, entries), refs))
+
+
+def _check_sizes(chosen: Checkpoint, manifest: Manifest) -> None:
+    """Refuse tensors that are said to be larger than all that was stored, before memory of that size is asked for."""
+    said = sum(
+        math.prod(entry.shape) * ITEM_BYTES[entry.dtype]
+        for entry in manifest.entries
+        if isinstance(entry, Tensor)
+    )
+    if said > manifest.bytes:
+        raise InvalidManifest(
+            f"{chosen}: its tensors have {said} bytes, and the ranks hold {manifest.bytes}",
+            hint="an older checkpoint may be whole: `everstep verify` lists what is damaged",
+            run=chosen.run,
+            step=chosen.step,
+        )
 
 
 def newest_whole(
-    repository: Repository,
-    run: str,
-    read: Callable[[Checkpoint], Restored[T]],
+    saves: Iterable[SaveId],
+    read: Callable[[SaveId], Restored[T] | None],
     *,
+    run: str,
     on_corrupt: str,
     listener: Listener,
 ) -> Restored[T] | None:
-    """The newest checkpoint that reads whole, or None when the run has none.
+    """The newest of ``saves`` that reads whole, or None when none is a checkpoint.
 
-    With ``on_corrupt="previous"`` a damaged one, its commit record included, is passed over, loudly
-    (`FellBack`). Raises the first one's error when it is not, or when all are damaged.
+    ``read`` gives None for a save that was aborted or pruned. With ``on_corrupt="previous"`` a damaged one, its
+    commit record included, is passed over, loudly (`FellBack`). Raises the first one's error when it is
+    not, or when all are damaged.
     """
     damage: tuple[int, IntegrityError] | None = None
-    for save in decided(repository, run):
+    for save in saves:
         try:
-            candidate = checkpoint(repository, run, save)
-            restored = None if candidate is None else read(candidate)
+            restored = read(save)
         except IntegrityError as error:
             if on_corrupt == "fail":
                 raise

@@ -27,6 +27,7 @@ class StopSignals:
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
         self._former: dict[signal.Signals, object] = {}
+        self._leaving = False
 
     def __enter__(self) -> Self:
         """Take the signals over."""
@@ -39,10 +40,16 @@ class StopSignals:
         """Give them back."""
         self.give_back()
 
+    def leave(self) -> None:
+        """The process is about to exit with its own code: from the end of this context SIGTERM is ignored."""
+        self._leaving = True
+
     def give_back(self) -> None:
         """Put the former handlers in place again."""
         for number, former in self._former.items():
             signal.signal(number, former)  # type: ignore[arg-type]
+        if self._leaving and self._former:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self._former = {}
         _installed.discard(self)
 

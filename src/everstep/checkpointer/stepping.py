@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from everstep.cadence import Cadence
+from everstep.checkpointer.boundaries import Boundaries, Due
 from everstep.checkpointer.pace import Pace
 from everstep.checkpointer.pending import Pending
 from everstep.checkpointer.signals import StopSignals
@@ -32,16 +32,16 @@ def steps(
     state: Any,
     *,
     until: int,
-    cadence: Cadence,
+    boundaries: Callable[[StopSignals], Boundaries],
     pace: Pace,
     progress: ProgressFile | None,
 ) -> Iterator[int]:
     """Yield each step that is left, from the restored one to ``until - 1``.
 
     Raises `UsageError` when the run is already beyond ``until``; SystemExit with code 75 when a stop
-    signal came and the state is durable.
+    signal came, to this rank or another one, and the state is durable.
     """
-    with StopSignals() as signals:
+    with StopSignals() as signals, boundaries(signals) as boundary:
         saved = start = saver.restore(state) or 0
         if start > until:
             raise UsageError(
@@ -49,8 +49,10 @@ def steps(
                 hint="raise until, restore an older step into a fork, or choose another run",
             )
         pace.since_save(time.monotonic())
+        boundary.begin(start, until)
         for step in range(start, until):
-            if signals.received and step == start:
+            if step == start and boundary.at(start, step_s=0.0, since_save_s=0.0) is Due.STOP:
+                boundary.leave()
                 raise SystemExit(PREEMPTED)
             began = time.monotonic()
             yield step
@@ -60,15 +62,20 @@ def steps(
             if progress:
                 progress.step(done)
             saver.raise_error()
-            if signals.received or done == until or cadence.due(step=done, since_s=pace.since_save(ended)):
+            due = boundary.at(done, step_s=ended - began, since_save_s=pace.since_save(ended))
+            if due is not Due.NOTHING or done == until:
                 pending = saver.save(done, state)
                 saved = saved if pending.skipped else done
             elif step == start:
                 saver.prepare(state)
-            if signals.received:
+            if due is Due.STOP and done < until:
                 _make_durable(saver, state, done=done, saved=saved)
+                boundary.leave()
                 raise SystemExit(PREEMPTED)
         _make_durable(saver, state, done=until, saved=saved)
+        if start < until and boundary.ended():
+            boundary.leave()
+            raise SystemExit(PREEMPTED)
 
 
 def _make_durable(saver: _Saver, state: Any, *, done: int, saved: int) -> None:

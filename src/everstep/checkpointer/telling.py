@@ -6,7 +6,7 @@ import logging
 
 from everstep.events import Event, FellBack, Retried, SaveCommitted, SaveFailing, SaveSkipped, SaveStaged
 
-__all__ = ["log_event"]
+__all__ = ["log_event", "log_trouble"]
 
 _log = logging.getLogger("everstep")
 
@@ -34,6 +34,12 @@ def log_event(event: Event) -> None:
             _log.warning("%s %s: %s; trying again in %.1f s", verb, key, error, wait)
         case _:
             pass
+
+
+def log_trouble(event: Event) -> None:
+    """A line for what is not as it should be: what went well, rank 0 tells for all."""
+    if not isinstance(event, SaveCommitted | SaveSkipped):
+        log_event(event)
 
 
 def _size(count: int) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from everstep.checkpointer.saving import Work, run
+from everstep.checkpointer.together import alone
 from everstep.errors import NotFound, UsageError
 from everstep.events import Listener, silent
 from everstep.format.box import Box
@@ -36,7 +37,6 @@ from everstep.transfer.stage import stage
 __all__ = ["Foreign", "read_foreign", "save_foreign"]
 
 _WORKERS = 4
-_COMMIT_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,19 +96,18 @@ def save_foreign(
         done = run(
             Work(
                 repository=repository,
+                together=alone(),
                 attempt=attempt,
                 step=step,
-                rank=0,
-                world=1,
                 plan=plan.digest,
                 entries=foreign.flat.entries,
+                replicas=(),
                 staged=stage(foreign.flat, plan, arena),
                 meta=Meta(config=encode_config(foreign.config)),
                 base=None,
                 pacer=Pacer(),
                 workers=_WORKERS,
                 check_finite=False,
-                commit_timeout_s=_COMMIT_TIMEOUT_S,
                 listener=listener,
             )
         )

@@ -1,0 +1,91 @@
+"""Which checkpoint a launch restores: the same one on all its ranks, or none on any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from everstep.checkpointer.launch import Launch
+from everstep.checkpointer.restoring import Prepared, Restored, bring, finished, newest_whole, prepare
+from everstep.events import Listener
+from everstep.format.entries import Entry
+from everstep.format.ids import SaveId, parse_save
+from everstep.repository.catalogue import checkpoint, decided, find
+from everstep.state.flat import Restoration
+
+__all__ = ["restore_together"]
+
+T = TypeVar("T")
+
+_NONE = b"none"
+
+
+def restore_together(
+    launch: Launch,
+    match: Callable[[Sequence[Entry]], Restoration[T]],
+    *,
+    step: int | None,
+    on_corrupt: str,
+    budget_bytes: int,
+    workers: int,
+    listener: Listener,
+) -> Restored[T] | None:
+    """Restore the newest whole checkpoint, or that of ``step``, on all ranks; None when the run has none.
+
+    Rank 0 names the checkpoint. Nothing is changed before it fits on every rank, and no rank goes on before
+    every rank has verified all its bytes: so damage that one rank sees takes all to the same older checkpoint.
+    An error of one rank is raised on all, naming it.
+    """
+
+    def read(save: SaveId) -> Restored[T] | None:
+        prepared = _fits(launch, save, match)
+        if prepared is None:
+            return None
+        launch.together.all_or_none(
+            f"restore/bytes-{save.step}",
+            lambda: bring(
+                launch.repository, prepared, budget_bytes=budget_bytes, workers=workers, listener=listener
+            ),
+        )
+        return finished(prepared)
+
+    saves = _candidates(launch, step)
+    if step is not None:
+        return read(next(saves))
+    return newest_whole(saves, read, run=launch.run, on_corrupt=on_corrupt, listener=listener)
+
+
+def _candidates(launch: Launch, step: int | None) -> Iterator[SaveId]:
+    """The saves to try, newest first, as rank 0 lists them."""
+    listed: list[Iterator[SaveId]] = []
+
+    def name_one() -> bytes:
+        if not listed:
+            found = decided(launch.repository, launch.run)
+            listed.append(found if step is None else iter([find(launch.repository, launch.run, step).save]))
+        return str(next(listed[0], "")).encode()
+
+    number = 0
+    while named := launch.together.from_first(f"restore/candidate-{number}", name_one):
+        yield parse_save(named.decode())
+        number += 1
+
+
+def _fits(
+    launch: Launch, save: SaveId, match: Callable[[Sequence[Entry]], Restoration[T]]
+) -> Prepared[T] | None:
+    """The restore of one save, planned and agreed on; None when a rank finds it aborted or pruned."""
+    found: list[Prepared[T]] = []
+
+    def look() -> bytes:
+        candidate = checkpoint(launch.repository, launch.run, save)
+        if candidate is None:
+            return _NONE
+        found.append(prepare(launch.repository, candidate, match))
+        return b""
+
+    def decide(words: Mapping[int, bytes]) -> bytes:
+        return _NONE if _NONE in words.values() else b""
+
+    said = launch.together.decided(f"restore/fits-{save.step}", look, decide)
+    return None if said == _NONE else found[0]
