@@ -38,9 +38,11 @@ def locate(wanted: Sequence[Loadable], entries: Sequence[Entry], world: int) -> 
         if len(found) == world:
             break
         tensor, owner = tensors.get(box.path, (None, None))
+        if tensor is None or not box.nbytes:
+            continue
         if owner is not None:
             found.add(owner)
-        elif tensor is not None and box.nbytes:
+        else:
             found.update(dealing.writers(tensor, box.box))
     return tuple(sorted(rank for rank in found if rank < world))
 
