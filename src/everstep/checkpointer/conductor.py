@@ -276,16 +276,26 @@ class Checkpointer:
         )
         return checkpoint
 
-    def loop(self, state: State, *, until: int) -> Iterator[int]:
+    def loop(
+        self,
+        state: State,
+        *,
+        until: int,
+        step: int | None = None,
+        strict: bool = True,
+        skip: Sequence[str] = (),
+    ) -> Iterator[int]:
         """Restore, then yield each step to do up to ``until``, saving when due, at the end, and on a notice.
 
         The body of step ``s`` done, the state is that of checkpoint ``s + 1``. On SIGTERM or SIGINT the
         next step boundary saves, waits until it is durable, and exits the process with code 75. Errors
-        of a save in the background are raised at the next boundary.
+        of a save in the background are raised at the next boundary. ``step``, ``strict`` and ``skip`` are
+        those of `restore`.
         """
         return steps(
             self,
             state,
+            restore=lambda: self.restore(state, step=step, strict=strict, skip=skip),
             until=until,
             boundaries=self._boundaries,
             pace=self._pace,

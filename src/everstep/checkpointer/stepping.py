@@ -20,7 +20,6 @@ PREEMPTED = 75
 
 
 class _Saver(Protocol):
-    def restore(self, state: Any) -> int | None: ...
     def prepare(self, state: Any) -> None: ...
     def save(self, step: int, state: Any) -> Pending: ...
     def raise_error(self) -> None: ...
@@ -31,6 +30,7 @@ def steps(
     saver: _Saver,
     state: Any,
     *,
+    restore: Callable[[], int | None],
     until: int,
     boundaries: Callable[[StopSignals], Boundaries],
     pace: Pace,
@@ -42,7 +42,7 @@ def steps(
     signal came, to this rank or another one, and the state is durable.
     """
     with StopSignals() as signals, boundaries(signals) as boundary:
-        saved = start = saver.restore(state) or 0
+        saved = start = restore() or 0
         if start > until:
             raise UsageError(
                 f"the newest checkpoint has step {start}, beyond until={until}",
