@@ -19,6 +19,7 @@ from everstep.integrations.chosen import prefix_of
 from everstep.integrations.exported import Exported
 from everstep.integrations.files import Temporaries
 from everstep.state.conversion import assemble
+from everstep.state.named_states import by_name, by_position, is_by_name, is_whole, names_of
 from everstep.transfer.contents import Contents
 from everstep.transfer.select import selects
 
@@ -76,8 +77,10 @@ def _read(contents: Contents, select: Sequence[str], skip: Sequence[str]) -> tup
     prefix = prefix_of(entries, select).rstrip("/")
     held = {above for path in chosen for above in _line_of(path)}
     plain = _Plain(entries=entries, held=held)
+    above = ""
     for component in components(prefix):
-        value = _child(value, component)
+        value = _child(value, component, entries.get(above))
+        above = f"{above}/{component}" if above else component
     return plain.of(value, prefix), plain.left_out
 
 
@@ -94,8 +97,10 @@ def _line_of(path: str) -> Iterator[str]:
         yield path
 
 
-def _child(value: Any, component: str) -> Any:
-    """What lies under a component of a path."""
+def _child(value: Any, component: str, entry: Entry | None) -> Any:
+    """What lies under a component of the path of an entry."""
+    if is_by_name(entry):
+        value = _by_name(value)
     if isinstance(value, Mapping):
         return next(item for key, item in value.items() if join("", key) == component)
     return value[int(component)]
@@ -115,6 +120,9 @@ class _Plain:
     def of(self, value: Any, path: str) -> Any:
         """The plain form, or `_LEFT_OUT`."""
         if isinstance(self.entries.get(path), Container):
+            if isinstance(value, Mapping) and is_by_name(self.entries[path]):
+                named = self._mapping(_by_name(value), path)
+                return by_position(named) if is_whole(named) else named
             if isinstance(value, Mapping):
                 return self._mapping(value, path)
             if isinstance(value, list | tuple | deque):
@@ -141,6 +149,11 @@ class _Plain:
     def _item(self, item: Any, path: str) -> Any:
         plain = self.of(item, path) if path in self.held else None
         return None if plain is _LEFT_OUT else plain
+
+
+def _by_name(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An optimizer's state by the names that its paths have."""
+    return state if "members" in state else by_name(state, names_of(state)) or state
 
 
 def _leaf(value: Any) -> Any:

@@ -12,6 +12,7 @@ from everstep.state.containers import DataclassKind, DictKind, ListKind, NamedTu
 from everstep.state.flattening import Writer
 from everstep.state.generators import GeneratorKind
 from everstep.state.memory import Fresh
+from everstep.state.named_states import NamedStateBuilder
 from everstep.state.numpy_arrays import NumpyFresh, RawFresh
 from everstep.state.numpys import NumpyArrayKind, NumpyScalarKind
 from everstep.state.objects import ObjectKind
@@ -63,7 +64,7 @@ def known() -> Kinds:
         ObjectKind(),
         *nests[2:],
     ]
-    return Kinds(live=tuple(live), builders=(plain, scalar, torch_value, *nests))
+    return Kinds(live=tuple(live), builders=(plain, scalar, torch_value, NamedStateBuilder(), *nests))
 
 
 def fresh(entry: Tensor, framework: str) -> Fresh:

@@ -1,4 +1,4 @@
-"""torch optimizers, by their state dict, without the casts that torch makes when it loads one."""
+"""torch optimizers, by the names of their parameters, without the casts that torch makes when it loads a state."""
 
 from __future__ import annotations
 
@@ -7,44 +7,59 @@ from typing import Any
 
 import torch
 
+from everstep.format.paths import join
 from everstep.format.values import decode
-from everstep.state.flattening import Flattening
+from everstep.state.flattening import Flattening, refuse
 from everstep.state.memory import Later, type_name
+from everstep.state.named_optimizers import restore_named
+from everstep.state.named_states import by_name
 from everstep.state.objects import build_state, hand_over, take_state
+from everstep.state.parameter_names import Naming, Parameters
 from everstep.state.restoring import Restoring
-from everstep.state.saved import Place, Saved
-from everstep.state.tensors import plain, unfit
-from everstep.state.torch_arrays import TorchHeld
+from everstep.state.saved import Saved
+from everstep.state.state_tensors import InPlace
 
 __all__ = ["OptimizerKind"]
 
 
 class OptimizerKind:
-    """Optimizers: state tensors that are there already are filled in place, others are made anew."""
+    """Optimizers: state tensors that are there already are filled in place, others are made anew.
+
+    By the names of the parameters where all are known, else by their positions. The names are those in the
+    modules of the same state, else those that the optimizer was given.
+    """
+
+    def __init__(self) -> None:
+        self._parameters: Parameters | None = None
 
     def claims(self, value: object) -> bool:
         """Whether it is an optimizer."""
         return isinstance(value, torch.optim.Optimizer)
 
     def flatten(self, value: torch.optim.Optimizer, path: str, into: Flattening) -> None:
-        """Write the state dict."""
+        """Write the state dict: by name as ``state``, ``param_groups`` without parameters, and ``members``."""
+        _refuse_partitioned(value, path)
         state = take_state(value, path)
+        naming = self._naming(value, into.root)
+        named = by_name(state, naming.saved) if naming is not None else None
+        if into.layout is not None:
+            _refuse_in_stage(value, path, named=named is not None)
         with into.state_of(value, path):
-            into.mapping(path, "optimizer", list(state.items()), name=type_name(value))
+            into.mapping(path, "optimizer", list((named or state).items()), name=type_name(value))
 
     def restore(self, live: torch.optim.Optimizer, saved: Saved, into: Restoring) -> Later:
         """Fill what fits in place, then hand the whole to ``load_state_dict``."""
         entry = saved.container
-        if entry is None or entry.type not in ("optimizer", "object", "dict"):
+        if entry is None or entry.type not in ("optimizer", "stage", "object", "dict"):
             return into.problem(
                 saved.path, f"is a {type_name(live)} in the state and no optimizer in the checkpoint"
             )
         state = take_state(live, saved.path)
-        wrong = _groups_problem(state, saved)
-        if wrong:
-            return into.problem(saved.path, wrong)
-        with into.reusing(_InPlace()):
-            later = build_state(saved, lambda: state, into)
+        if saved.child("members") is not None and saved.child("param_groups") is not None:
+            naming = self._naming(live, into.root)
+            later = restore_named(live, state, naming, saved, into)
+        else:
+            later = _by_position(live, state, saved, into)
 
         def finish() -> torch.optim.Optimizer:
             given = later()
@@ -54,25 +69,44 @@ class OptimizerKind:
 
         return finish
 
+    def _naming(self, optimizer: torch.optim.Optimizer, root: object) -> Naming | None:
+        if self._parameters is None:
+            self._parameters = Parameters(root)
+        return self._parameters.naming(optimizer)
 
-class _InPlace:
-    """Fills a live state tensor of the saved one's shape and type itself; each piece of memory once."""
 
-    def __init__(self) -> None:
-        self._taken: dict[int, Place] = {}
+def _refuse_partitioned(value: torch.optim.Optimizer, path: str) -> None:
+    if any(kind.__name__ == "ZeroRedundancyOptimizer" for kind in type(value).__mro__):
+        refuse(
+            path,
+            value,
+            "each rank has the state of some parameters, in an optimizer of its own",
+            "give that one: es.Stage(optimizer.optim); or spread the parameters by fully_shard instead",
+        )
 
-    def __call__(self, live: Any, saved: Saved, into: Restoring) -> Later | None:
-        """The live tensor, once it is filled; None when a new one is to be made."""
-        if not isinstance(live, torch.Tensor):
-            return None
-        tensor = plain(live, saved.path)
-        if unfit(tensor) is not None or not into.fits(TorchHeld(tensor), saved):
-            return None
-        place = saved.place()
-        if self._taken.setdefault(tensor.data_ptr(), place) != place:
-            return None
-        into.fill(TorchHeld(tensor), saved)
-        return lambda: live
+
+def _refuse_in_stage(value: torch.optim.Optimizer, path: str, *, named: bool) -> None:
+    """Refuse what cannot be put together from several ranks' parts."""
+    if not named:
+        refuse(
+            path,
+            value,
+            "it is in a Stage, and the names of its parameters are not known",
+            "put the module that has them into the state, or make the optimizer of named_parameters()",
+        )
+    if isinstance(value, torch.optim.LBFGS):
+        refuse(path, value, "it is in a Stage, and its state is of all parameters in order")
+
+
+def _by_position(live: torch.optim.Optimizer, state: Any, saved: Saved, into: Restoring) -> Later:
+    """The state dict as it was saved, of a live optimizer whose own is ``state``."""
+    wrong = _groups_problem(state, saved)
+    if wrong:
+        return into.problem(saved.path, wrong)
+    parameters = chain.from_iterable(group["params"] for group in live.param_groups)
+    positions = {str(n): parameter for n, parameter in enumerate(parameters)}
+    with into.reusing(InPlace(join(saved.path, "state"), positions)):
+        return build_state(saved, lambda: state, into)
 
 
 def _groups_problem(state: Any, saved: Saved) -> str:
