@@ -1,4 +1,4 @@
-"""Step boundaries of several ranks: a stop that any one is told of, or a save by the clock, is the same step for all."""
+"""Step boundaries of several ranks: a stop that one is told of, or a save by the clock, is the same step for all."""
 
 from __future__ import annotations
 

@@ -36,26 +36,27 @@ def restore_together(
     every rank has verified all its bytes: so damage that one rank sees takes all to the same older checkpoint.
     An error of one rank is raised on all, naming it.
     """
+    topic = launch.next_topic("restore")
 
     def read(save: SaveId) -> Restored[T] | None:
-        prepared = _fits(launch, save, match)
+        prepared = _fits(launch, topic, save, match)
         if prepared is None:
             return None
         launch.together.all_or_none(
-            f"restore/bytes-{save.step}",
+            f"{topic}-bytes-{save}",
             lambda: bring(
                 launch.repository, prepared, budget_bytes=budget_bytes, workers=workers, listener=listener
             ),
         )
         return finished(prepared)
 
-    saves = _candidates(launch, step)
+    saves = _candidates(launch, topic, step)
     if step is not None:
         return read(next(saves))
     return newest_whole(saves, read, run=launch.run, on_corrupt=on_corrupt, listener=listener)
 
 
-def _candidates(launch: Launch, step: int | None) -> Iterator[SaveId]:
+def _candidates(launch: Launch, topic: str, step: int | None) -> Iterator[SaveId]:
     """The saves to try, newest first, as rank 0 lists them."""
     listed: list[Iterator[SaveId]] = []
 
@@ -66,13 +67,13 @@ def _candidates(launch: Launch, step: int | None) -> Iterator[SaveId]:
         return str(next(listed[0], "")).encode()
 
     number = 0
-    while named := launch.together.from_first(f"restore/candidate-{number}", name_one):
+    while named := launch.together.from_first(f"{topic}-candidate-{number}", name_one):
         yield parse_save(named.decode())
         number += 1
 
 
 def _fits(
-    launch: Launch, save: SaveId, match: Callable[[Sequence[Entry]], Restoration[T]]
+    launch: Launch, topic: str, save: SaveId, match: Callable[[Sequence[Entry]], Restoration[T]]
 ) -> Prepared[T] | None:
     """The restore of one save, planned and agreed on; None when a rank finds it aborted or pruned."""
     found: list[Prepared[T]] = []
@@ -87,5 +88,5 @@ def _fits(
     def decide(words: Mapping[int, bytes]) -> bytes:
         return _NONE if _NONE in words.values() else b""
 
-    said = launch.together.decided(f"restore/fits-{save.step}", look, decide)
+    said = launch.together.decided(f"{topic}-fits-{save}", look, decide)
     return None if said == _NONE else found[0]

@@ -35,6 +35,7 @@ from everstep.state.describe import encode_config, encode_metrics, hold
 from everstep.state.flat import Coverage
 from everstep.state.pinning import pin
 from everstep.store.protocol import Store
+from everstep.transfer.alike import held_alike
 from everstep.transfer.memory import Arena
 from everstep.transfer.pacer import Pacer
 from everstep.transfer.stage import stage
@@ -58,7 +59,9 @@ class Checkpointer:
     the retention policy, stored with the run. ``on_corrupt`` is "previous" (fall back, loudly, to the
     newest checkpoint that verifies) or "fail". ``busy`` says what `save` does while another save is
     under way: "wait" or "skip". ``config`` (plain values) and ``architecture`` go into each checkpoint.
-    ``check_finite`` marks checkpoints whose tensors hold NaN or infinities. ``listener`` gets the events
+    ``check_finite`` marks checkpoints whose tensors hold NaN or infinities. ``check_replicas`` compares what ranks
+    must hold alike before a save is committed, and refuses it naming leaf and ranks (`DivergentReplicas`): training
+    stands still while the replicas are hashed. ``listener`` gets the events
     of `everstep.events`, in the thread where they happen; by default they become log lines, on ranks other than
     the first only those of trouble.
 
@@ -81,6 +84,7 @@ class Checkpointer:
         config: object = None,
         architecture: Architecture | None = None,
         check_finite: bool = False,
+        check_replicas: bool = False,
         listener: Listener | None = None,
     ) -> None:
         chosen = settings(store=store if isinstance(store, str) else None, run=run, on_corrupt=on_corrupt)
@@ -97,6 +101,7 @@ class Checkpointer:
         self._config = encode_config(config)
         self._architecture = architecture
         self._check_finite = check_finite
+        self._check_replicas = check_replicas
         self._settings = chosen
         self._launch = Launch(where, chosen.run, keep=keep, listener=listener or log_event)
         self._listener = listener or (log_event if self._launch.rank == 0 else log_trouble)
@@ -189,7 +194,7 @@ class Checkpointer:
         self._launch.check_process()
         self._background.raise_error()
         self._check_step(step)
-        if self._busy == "skip" and self._skips(step):
+        if self._busy == "skip" and self._skips():
             self._listener(SaveSkipped(run=self._launch.run, step=step))
             return Pending(step, skipped=True)
         if self._background.busy:
@@ -198,7 +203,12 @@ class Checkpointer:
         attempt = self._launch.attempt()
         self._listener(SaveStarted(run=attempt.run, step=step))
         self._metrics.update(metrics or {})
-        work = self._staged(step, state, attempt, began)
+        topic = self._launch.next_topic("save")
+        try:
+            work = self._staged(step, state, attempt, topic, began)
+        except BaseException as error:
+            self._launch.together.fail(topic, error)
+            raise
         try:
             stall_s = time.monotonic() - began
             self._listener(SaveStaged(run=attempt.run, step=step, bytes=work.staged.nbytes, stall_s=stall_s))
@@ -212,7 +222,7 @@ class Checkpointer:
             work.staged.release()
             raise
 
-    def _staged(self, step: int, state: State, attempt: Attempt, began: float) -> Work:
+    def _staged(self, step: int, state: State, attempt: Attempt, topic: str, began: float) -> Work:
         """The state copied, and all that the background needs beside it."""
         rank, world = self._launch.rank, self._launch.world
         meta = Meta(
@@ -226,11 +236,12 @@ class Checkpointer:
         return Work(
             repository=self._launch.repository,
             together=self._launch.together,
+            topic=topic,
             attempt=attempt,
             step=step,
             plan=plan.digest,
             entries=flat.entries,
-            replicas=(),
+            alike=held_alike(flat, workers=self._settings.workers) if self._check_replicas else {},
             staged=staged,
             meta=meta,
             base=self._base,
@@ -240,10 +251,10 @@ class Checkpointer:
             check_finite=self._check_finite,
         )
 
-    def _skips(self, step: int) -> bool:
+    def _skips(self) -> bool:
         """Whether this save is left out: as rank 0 finds it, for all ranks."""
         busy = self._launch.together.from_first(
-            f"skip/{step}", lambda: b"busy" if self._background.busy else b""
+            self._launch.next_topic("skip"), lambda: b"busy" if self._background.busy else b""
         )
         return bool(busy)
 

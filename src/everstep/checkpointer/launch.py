@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections import Counter
 from dataclasses import asdict
 
 import msgspec
@@ -53,7 +54,7 @@ class Launch:
         self.repository: Repository = self._open(opened, keep)
         self._number = told.attempt
         self._attempt: Attempt | None = None
-        self._claims = 0
+        self._topics: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._process = os.getpid()
 
@@ -76,8 +77,7 @@ class Launch:
         self.check_process()
         with self._lock:
             if self._attempt is None or afresh:
-                self._claims += 1
-                told = self.together.from_first(f"attempt/{self._claims}", self._claim)
+                told = self.together.from_first(self.next_topic("attempt"), self._claim)
                 self._attempt = Attempt(**msgspec.json.decode(told))
             return self._attempt
 
@@ -91,6 +91,11 @@ class Launch:
             number=number,
         )
         return msgspec.json.encode(asdict(claimed))
+
+    def next_topic(self, family: str) -> str:
+        """A topic that was not used before in this launch; all ranks ask for it in the same order."""
+        self._topics[family] += 1
+        return f"{family}/{self._topics[family]}"
 
     def close(self) -> None:
         """Say farewell to the other ranks, and let the connections to them go."""

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Never
 
 import msgspec
 
 from everstep.checkpointer.together import Together
-from everstep.errors import RanksMissing, SaveTimeout
+from everstep.errors import RanksMissing, SaveFailed, SaveTimeout
 from everstep.events import Listener
 from everstep.format.digests import Digest
 from everstep.format.entries import Entry
 from everstep.format.index import Index, Meta
 from everstep.format.limits import FORMAT_MAJOR
 from everstep.format.outline import Outline
-from everstep.format.replicas import Replicas
+from everstep.format.replicas import Copies, Copy, replicas
 from everstep.format.wire import from_bytes, to_bytes
 from everstep.repository.attempts import Attempt
 from everstep.repository.checkpoint import Checkpoint
+from everstep.repository.divergence import divergence, divergent
 from everstep.repository.repository import Repository
 from everstep.repository.saves import (
     Save,
@@ -30,6 +32,7 @@ from everstep.repository.saves import (
     parse_committed,
     write_index,
 )
+from everstep.transfer.alike import Group
 from everstep.transfer.finite import not_finite
 from everstep.transfer.pacer import Pacer
 from everstep.transfer.stage import Staged
@@ -38,6 +41,8 @@ from everstep.transfer.upload import upload
 __all__ = ["Base", "Work", "known_chunks", "run"]
 
 Known = dict[Digest, tuple[str, int, int]]
+
+_DIVERGENT = b"divergent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,15 +55,19 @@ class Base:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """All that one rank's part of a save needs once the training has gone on."""
+    """All that one rank's part of a save needs once the training has gone on.
+
+    ``topic`` is what the ranks' words about this save stand under; no other save of the launch has it.
+    """
 
     repository: Repository
     together: Together
+    topic: str
     attempt: Attempt
     step: int
     plan: Digest
     entries: tuple[Entry, ...]
-    replicas: tuple[Replicas, ...]
+    alike: Mapping[Group, tuple[Copy, ...]]
     staged: Staged
     meta: Meta
     base: Base | None
@@ -71,11 +80,6 @@ class Work:
     def rank(self) -> int:
         """This rank's number."""
         return self.together.ranks.rank
-
-    @property
-    def topic(self) -> str:
-        """What the ranks' words about this save stand under."""
-        return f"save/{self.attempt.number}-{self.step}"
 
 
 def known_chunks(indexes: Sequence[Index]) -> Known:
@@ -100,24 +104,51 @@ def run(work: Work) -> Base:
 
 
 def _run(work: Work) -> Base:
-    save = _begun(work)
+    begun: list[Save] = []
     made: list[Index] = []
 
     def part() -> bytes:
-        index = _uploaded(work, save)
-        outline = write_index(work.repository, save, index, replicas=work.replicas)
-        made.append(index)
-        return to_bytes(outline)
+        begun.append(_begun(work))
+        made.append(_uploaded(work, begun[0]))
+        return to_bytes(write_index(work.repository, begun[0], made[0], replicas=replicas(work.alike)))
 
     def decide(words: Mapping[int, bytes]) -> bytes:
         told = [from_bytes(word, Outline, what=f"the outline of rank {rank}") for rank, word in words.items()]
-        return committed_bytes(commit(work.repository, save, told, timeout_s=work.together.patience_s))
+        if len({outline.plan for outline in told}) == 1 and divergent(told):
+            return _DIVERGENT
+        return committed_bytes(commit(work.repository, begun[0], told, timeout_s=work.together.patience_s))
 
     try:
-        checkpoint = parse_committed(work.together.decided(work.topic, part, decide))
+        said = work.together.decided(work.topic, part, decide)
     except RanksMissing as error:
-        checkpoint = _without(work, save, error)
+        if not made:
+            raise
+        checkpoint = _without(work, begun[0], error)
+    else:
+        if said == _DIVERGENT:
+            _name_divergent(work, begun[0])
+        checkpoint = parse_committed(said)
     return Base(checkpoint=checkpoint, known=known_chunks(made))
+
+
+def _name_divergent(work: Work, save: Save) -> Never:
+    """The ranks tell each box's digest, and the error names the leaves and ranks. Nothing is committed."""
+
+    def part() -> bytes:
+        held = tuple(copy for copies in work.alike.values() for copy in copies)
+        return to_bytes(Copies(format=FORMAT_MAJOR, rank=work.rank, copies=held))
+
+    def decide(words: Mapping[int, bytes]) -> bytes:
+        told = [from_bytes(word, Copies, what=f"the copies of rank {rank}") for rank, word in words.items()]
+        raise divergence(save.run, str(save.id), told) or SaveFailed(
+            f"the replicas of save {save.id} of run {save.run!r} differed, and do not any more",
+            hint="the state changed while it was saved: change it only between saves",
+            run=save.run,
+            save=str(save.id),
+        )
+
+    work.together.decided(f"{work.topic}-copies", part, decide)
+    raise AssertionError("the decision raises")
 
 
 def _begun(work: Work) -> Save:

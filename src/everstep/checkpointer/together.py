@@ -74,8 +74,17 @@ class Together:
             raise
         return self.ranks.settle(topic, mine, decide, timeout_s=self.patience_s)
 
+    def fail(self, topic: str, error: BaseException) -> None:
+        """Take no part in what would be decided under a topic, rank 0 telling first: the error is raised on all."""
+        if self._alone:
+            return
+        if self.ranks.rank == 0:
+            self.ranks.tell(topic, error)
+        with suppress(type(error)):
+            self.ranks.settle(topic, error, lambda _words: b"", timeout_s=self.patience_s)
+
     def farewell(self) -> None:
-        """Rank 0 leaves last, because its process may be the one that carries the words; it waits half a minute at most.
+        """Rank 0 leaves last, because its process may carry the words; it waits half a minute at most.
 
         Best effort: a rank that has died says no farewell.
         """

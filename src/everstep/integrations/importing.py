@@ -97,11 +97,12 @@ def save_foreign(
             Work(
                 repository=repository,
                 together=alone(),
+                topic="save/import",
                 attempt=attempt,
                 step=step,
                 plan=plan.digest,
                 entries=foreign.flat.entries,
-                replicas=(),
+                alike={},
                 staged=stage(foreign.flat, plan, arena),
                 meta=Meta(config=encode_config(foreign.config)),
                 base=None,
