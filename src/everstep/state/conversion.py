@@ -13,6 +13,7 @@ from everstep.state.containers import put
 from everstep.state.flat import Flat, Restoration
 from everstep.state.flattening import Flattening
 from everstep.state.kinds import fresh, known
+from everstep.state.picking import pick
 from everstep.state.restoring import Restoring
 from everstep.state.saved import tree
 
@@ -68,15 +69,18 @@ def match(
     return into.done(finish)
 
 
-def assemble(entries: Sequence[Entry]) -> Restoration[object]:
+def assemble(entries: Sequence[Entry], *, only: Sequence[str] = ()) -> Restoration[object]:
     """The saved state anew, without a live one: ``finish`` gives the nesting that was saved.
 
+    ``only`` are patterns of paths (``*`` matches ``/`` too): what they name and all below it comes, in the containers
+    that lead there, and nothing else is read; without any, all comes. Raises `UsageError` for one that names nothing.
     Arrays are torch's or jax's where these are installed, else NumPy's. Objects come as their state dicts,
     dataclasses as dicts, `PerRank` as a dict by rank, enums as `everstep.format.values.EnumValue`.
     """
     kinds = known()
     into = Restoring(kinds.live, kinds.builders, rank=0, free=True, fresh=fresh)
-    return into.done(into.build(tree(entries)))
+    root = tree(entries)
+    return into.done(into.build(pick(root, only) if only else root))
 
 
 @contextmanager
