@@ -297,7 +297,7 @@ def on_a_fake_group(world, body):
         f"d.init_process_group('fake', store=FakeStore(), rank=0, world_size={world})\n"
         f"mesh = init_device_mesh('cpu', ({world},))\n"
         "def spread(t): return distribute_tensor(t, mesh, [Shard(0)], src_data_rank=None)\n"
-        "from everstep.errors import NotYetSupported\n"
+        "from everstep.errors import UsageError\n"
         "from everstep.state import flatten\n"
         "from tests.state.moving import restored\n"
     )
@@ -317,11 +317,11 @@ def test_a_dtensor_on_one_rank_is_saved_as_what_it_holds():
     )
 
 
-def test_a_dtensor_on_several_ranks_is_told_not_to_be_supported_yet():
-    """By path, rather than saving one rank's part as the whole."""
+def test_a_dtensor_on_ranks_that_the_save_does_not_have_is_refused():
+    """By path and rank, rather than saving one rank's part as the whole."""
     on_a_fake_group(
         2,
         "try: flatten({'model': {'w': spread(torch.zeros(4))}})\n"
-        "except NotYetSupported as error: assert 'model/w is a DTensor on 2 ranks' in str(error), error\n"
+        "except UsageError as error: assert 'model/w lies on rank 1' in str(error), error\n"
         "else: raise SystemExit('saved')\n",
     )

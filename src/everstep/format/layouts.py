@@ -19,7 +19,17 @@ from typing import Final
 from everstep.format.box import Box
 from everstep.format.entries import Layout
 
-__all__ = ["Part", "holders", "last_rank", "local_shape", "make_layout", "parts", "ranks_of", "sharers"]
+__all__ = [
+    "Part",
+    "coordinates",
+    "holders",
+    "last_rank",
+    "local_shape",
+    "make_layout",
+    "parts",
+    "ranks_of",
+    "sharers",
+]
 
 _PLACEMENT: Final = re.compile(r"replicate|shard:(\d+)|strided:(\d+):(\d+)")
 
@@ -80,6 +90,40 @@ def last_rank(layout: Layout) -> int:
     return layout.start + sum((size - 1) * stride for size, stride in steps)
 
 
+@lru_cache(maxsize=4096)
+def coordinates(layout: Layout, rank: int) -> tuple[int, ...]:
+    """The coordinates of the mesh where a rank stands, by their row-major numbers, in order; none outside it."""
+    if layout.ranks:
+        return _listed(layout.ranks).get(rank, ())
+    shape, strides = layout.shape, _strides(layout)
+    by_stride = sorted(range(len(shape)), key=lambda d: -strides[d])
+    found: list[list[tuple[int, int]]] = [[]]
+    rest = [rank - layout.start]
+    reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    for d in by_stride:  # from the longest step on, as a number is written in digits
+        size, stride = shape[d], strides[d]
+        reach -= (size - 1) * stride
+        further: list[list[tuple[int, int]]] = []
+        left: list[int] = []
+        for at, r in zip(found, rest, strict=True):
+            low, high = 0, size - 1
+            if stride:
+                low, high = max(0, -((reach - r) // stride)), min(high, r // stride)
+            further += [[*at, (d, c)] for c in range(low, high + 1)]
+            left += [r - c * stride for c in range(low, high + 1)]
+        found, rest = further, left
+    return tuple(
+        sorted(_ravel([c for _, c in sorted(at)], shape) for at, r in zip(found, rest, strict=True) if r == 0)
+    )
+
+
+@lru_cache(maxsize=1024)
+def shares(layout: Layout) -> int:
+    """Into how many boxes it may cut a dimension, all ranks together: a bound."""
+    factors = [int(placement.split(":")[2]) for placement in layout.placements if placement.count(":") == 2]
+    return math.prod(layout.shape) * math.prod(factors)
+
+
 @lru_cache(maxsize=16384)
 def parts(layout: Layout, shape: tuple[int, ...], rank: int) -> tuple[Part, ...]:
     """The boxes of a tensor of global ``shape`` that a rank holds, each once, the empty ones left out.
@@ -87,7 +131,7 @@ def parts(layout: Layout, shape: tuple[int, ...], rank: int) -> tuple[Part, ...]
     None for a rank outside the mesh.
     """
     found: dict[Box, Part] = {}
-    for coordinate in _places(layout, rank):
+    for coordinate in coordinates(layout, rank):
         runs = _runs(layout, shape, coordinate)
         starts = [tuple(accumulate((stop - start for start, stop in each), initial=0))[:-1] for each in runs]
         for box, at in zip(_boxes(runs), product(*starts), strict=True):
@@ -108,7 +152,7 @@ def sharers(layout: Layout, rank: int, coordinate: int | None = None) -> tuple[i
     A rank that stands at several coordinates may share the boxes of each with other ranks: ``coordinate`` says
     which, by its row-major number; by default its first.
     """
-    places = _places(layout, rank)
+    places = coordinates(layout, rank)
     if not places:
         return ()
     at = _unravel(places[0] if coordinate is None else coordinate, layout.shape)
@@ -133,11 +177,11 @@ def holders(layout: Layout, shape: tuple[int, ...], box: Box) -> Iterator[tuple[
     back = sorted(range(len(order)), key=order.__getitem__)
     groups = _groups(layout)
     for chosen in product(*met):
-        at = [c for coordinates, _ in chosen for c in coordinates]
-        coordinates = tuple([at[n] for n in back])
-        ranks = groups.get(coordinates)
+        by_dim = [c for each, _ in chosen for c in each]
+        at = tuple([by_dim[n] for n in back])
+        ranks = groups.get(at)
         if ranks is None:
-            ranks = groups[coordinates] = _group(layout, coordinates)
+            ranks = groups[at] = _group(layout, at)
         for held in _boxes([runs for _, runs in chosen]):
             yield ranks, held
 
@@ -188,32 +232,6 @@ def _unravel(number: int, shape: tuple[int, ...]) -> tuple[int, ...]:
         number, c = divmod(number, size)
         at.append(c)
     return tuple(reversed(at))
-
-
-def _places(layout: Layout, rank: int) -> tuple[int, ...]:
-    """The coordinates where a rank stands, by number, in order."""
-    if layout.ranks:
-        return _listed(layout.ranks).get(rank, ())
-    shape, strides = layout.shape, _strides(layout)
-    by_stride = sorted(range(len(shape)), key=lambda d: -strides[d])
-    found: list[list[tuple[int, int]]] = [[]]
-    rest = [rank - layout.start]
-    reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-    for d in by_stride:  # from the longest step on, as a number is written in digits
-        size, stride = shape[d], strides[d]
-        reach -= (size - 1) * stride
-        further: list[list[tuple[int, int]]] = []
-        left: list[int] = []
-        for at, r in zip(found, rest, strict=True):
-            low, high = 0, size - 1
-            if stride:
-                low, high = max(0, -((reach - r) // stride)), min(high, r // stride)
-            further += [[*at, (d, c)] for c in range(low, high + 1)]
-            left += [r - c * stride for c in range(low, high + 1)]
-        found, rest = further, left
-    return tuple(
-        sorted(_ravel([c for _, c in sorted(at)], shape) for at, r in zip(found, rest, strict=True) if r == 0)
-    )
 
 
 @lru_cache(maxsize=64)

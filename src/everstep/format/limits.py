@@ -19,6 +19,7 @@ __all__ = [
     "MAX_PATH_CHARS",
     "MAX_RANKS",
     "MAX_RECORD_BYTES",
+    "MAX_SHARES",
     "MAX_TENSOR_BYTES",
 ]
 
@@ -43,4 +44,6 @@ MAX_PACK_HEADER_BYTES: Final = 100_000_000
 """What the safetensors library takes."""
 MAX_PATH_CHARS: Final = 4096
 MAX_RANKS: Final = 1_000_000
+MAX_SHARES: Final = 2**24
+"""Boxes into which a layout cuts one dimension: coordinates of the mesh times the factors of strided placements."""
 MAX_TENSOR_BYTES: Final = 2**50

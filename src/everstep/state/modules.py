@@ -15,7 +15,7 @@ from everstep.state.memory import Later, type_name
 from everstep.state.objects import hand_over, take_state
 from everstep.state.restoring import Restoring
 from everstep.state.saved import Saved
-from everstep.state.tensors import plain, unfit
+from everstep.state.tensors import memory_of, plain, spread, unfit
 
 __all__ = ["ModuleKind", "bare", "clean"]
 
@@ -56,6 +56,10 @@ class ModuleKind:
         handed: set[str] = set()
 
         def put_back(text: str, item: Any, child: Saved) -> Later:
+            if isinstance(item, torch.Tensor) and spread(item):
+                if not _in_place(item, own):  # a copy that the module takes back by loading it, as it lies
+                    handed.add(text)
+                return into.restore(item, child)
             if (
                 isinstance(item, torch.Tensor)
                 and _in_place(item, own)
@@ -111,21 +115,21 @@ def _stands_for(item: Any, parameter: torch.nn.Parameter | None) -> bool:
         and item.shape == parameter.shape
         and item.dtype == parameter.dtype
         and item.data_ptr() == parameter.data_ptr()
+        and (not spread(item) or memory_of(item) == memory_of(parameter))
     )
 
 
 def _storages(module: torch.nn.Module) -> Iterator[tuple[str, int]]:
     for tensor in (*module.parameters(), *module.buffers()):
         if unfit(tensor) is None:
-            yield str(tensor.device), plain(tensor, "").untyped_storage().data_ptr()
+            yield memory_of(tensor)
 
 
 def _in_place(tensor: torch.Tensor, own: set[tuple[str, int]]) -> bool:
     """Whether filling this tensor fills the module."""
     if unfit(tensor) is not None:
         return False
-    local = plain(tensor, "")
-    return not local.numel() or (str(local.device), local.untyped_storage().data_ptr()) in own
+    return (not spread(tensor) and not plain(tensor).numel()) or memory_of(tensor) in own
 
 
 def _adapts(module: torch.nn.Module, key: str, item: torch.Tensor, child: Saved) -> bool:

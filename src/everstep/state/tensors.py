@@ -6,18 +6,19 @@ from typing import Any
 
 import torch
 
-from everstep.errors import NotYetSupported
 from everstep.state.flattening import Flattening, refuse
 from everstep.state.memory import Later
 from everstep.state.restoring import Restoring
 from everstep.state.saved import Saved
+from everstep.state.sharded import TorchSharded, Unfit, as_dtensor, local_part, sharded
+from everstep.state.sharded_tensors import as_sharded_tensor, sharded_by_list
 from everstep.state.torch_arrays import Lanes, TorchHeld
 
-__all__ = ["TensorKind", "plain", "unfit"]
+__all__ = ["TensorKind", "memory_of", "plain", "spread", "unfit"]
 
 
 class TensorKind:
-    """Tensors: strided, of any device, parameters included."""
+    """Tensors: strided, of any device, parameters included; of one on several ranks, what this rank has."""
 
     def __init__(self) -> None:
         self._lanes = Lanes()
@@ -28,46 +29,75 @@ class TensorKind:
 
     def flatten(self, value: torch.Tensor, path: str, into: Flattening) -> None:
         """Write the tensor down as it lies in memory."""
-        tensor = plain(value, path)
-        why = unfit(tensor)
-        if why:
-            refuse(path, value, *why)
-        if tensor.is_cuda:
-            self._lanes.open(tensor.device)
-            into.at_end(self._lanes.synchronize)
-        into.array(path, TorchHeld(tensor, self._lanes, _marks(value)))
+        held = self.live(value, into.rank, into.ranks)
+        if isinstance(held, tuple):
+            refuse(path, value, *held)
+        for tensor in [held.tensor] if isinstance(held, TorchHeld) else [part[1] for part in held.held]:
+            if tensor.is_cuda:
+                self._lanes.open(tensor.device)
+                into.at_end(self._lanes.synchronize)
+        if isinstance(held, TorchHeld):
+            into.array(path, held)
+        else:
+            into.sharded(path, held)
 
     def restore(self, live: torch.Tensor, saved: Saved, into: Restoring) -> Later:
-        """Fill the tensor in place."""
-        tensor = plain(live, saved.path)
-        why = unfit(tensor)
-        if why:
-            return into.problem(saved.path, f"cannot be filled: {why[0]}")
+        """Fill the tensor, or what this rank has of it, in place."""
+        held = self.live(live, into.rank, None)
+        if isinstance(held, tuple):
+            return into.problem(saved.path, f"cannot be filled: {held[0]}")
         if not saved.array:
             return into.problem(saved.path, "is a tensor in the state and none in the checkpoint")
-        into.fill(TorchHeld(tensor), saved)
+        if isinstance(held, TorchHeld):
+            into.fill(held, saved)
+        else:
+            into.fill_sharded(held, saved)
         return lambda: live
 
+    def live(
+        self, value: torch.Tensor, rank: int, ranks: tuple[int, ...] | None
+    ) -> TorchHeld | TorchSharded | Unfit:
+        """The tensor as an array on rank ``rank``, or why it is none; ``ranks`` hold the same state (None: all)."""
+        listed = as_sharded_tensor(value)
+        if listed is not None:
+            return sharded_by_list(listed, rank, self._lanes)
+        dtensor = as_dtensor(value)
+        here = value if dtensor is None else local_part(dtensor)
+        why = unfit(here)
+        if why is not None:
+            return why
+        if dtensor is None or dtensor.device_mesh.size() == 1:
+            return TorchHeld(here.detach(), self._lanes, _marks(value))
+        marks = _marks(value)
+        return sharded(dtensor, here, rank=rank, holders=ranks, lanes=self._lanes, marks=marks)
 
-def plain(value: torch.Tensor, path: str) -> torch.Tensor:
-    """The tensor itself, detached; of a DTensor on one rank its local part. Raises `NotYetSupported`."""
-    from torch.distributed import is_available  # noqa: PLC0415 - only where a tensor is met
 
-    if is_available() and type(value) is not torch.nn.Parameter and type(value) is not torch.Tensor:
-        from torch.distributed.tensor import DTensor  # noqa: PLC0415 - slow to import, and seldom needed
+def spread(value: torch.Tensor) -> bool:
+    """Whether it lies on several ranks, of which each has a part."""
+    dtensor = as_dtensor(value)
+    return as_sharded_tensor(value) is not None if dtensor is None else dtensor.device_mesh.size() > 1
 
-        if isinstance(value, DTensor):
-            if value.device_mesh.size() > 1:
-                raise NotYetSupported(
-                    f"{path} is a DTensor on {value.device_mesh.size()} ranks; this version saves one rank",
-                    path=path,
-                )
-            return value.to_local().detach()
+
+def plain(value: torch.Tensor, _path: str = "") -> torch.Tensor:
+    """The tensor itself, detached; of a DTensor what this rank has of it."""
+    dtensor = as_dtensor(value)
+    if dtensor is not None:
+        return local_part(dtensor)
     return value if torch.nn.parameter.is_lazy(value) else value.detach()
 
 
-def unfit(tensor: torch.Tensor) -> tuple[str, str] | None:
+def memory_of(value: torch.Tensor) -> tuple[str, int]:
+    """Which memory a tensor's elements are in; of a part of one, even without elements, which storage it has."""
+    storage = plain(value).untyped_storage()
+    if as_dtensor(value) is not None:
+        return "storage", storage._cdata  # noqa: SLF001 - an empty storage has no address
+    return str(value.device), storage.data_ptr()
+
+
+def unfit(tensor: torch.Tensor) -> Unfit | None:
     """Why a tensor has no bytes that could be saved or filled, and what to do."""
+    if as_dtensor(tensor) is not None:
+        tensor = plain(tensor)
     kind = type(tensor)
     overrides = kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
     if torch.nn.parameter.is_lazy(tensor):
