@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from everstep.checkpointer.launch import open_reading
@@ -26,6 +27,7 @@ def load(
     run: str | None = None,
     *,
     step: int | None = None,
+    only: Sequence[str] = (),
     on_corrupt: str = "previous",
     listener: Listener = log_event,
 ) -> Any:
@@ -33,10 +35,12 @@ def load(
 
     Tensors are torch tensors where torch is installed, else NumPy arrays; what was `PerRank` is a dict by
     rank; dataclasses and objects are dicts by field. ``step=None`` is the newest checkpoint, and there
-    ``on_corrupt`` says what damage does: "previous" or "fail". Writes nothing. Raises `RunNotFound`,
-    `CheckpointNotFound`, `IntegrityError`.
+    ``on_corrupt`` says what damage does: "previous" or "fail". ``only`` are patterns of paths
+    (``["model/*"]``; ``*`` matches ``/`` too): what they name and all below it comes, and little else is read.
+    Writes nothing. Raises `RunNotFound`, `CheckpointNotFound`, `IntegrityError`, and `UsageError` for a pattern
+    that names nothing.
     """
-    return _load(store, run, step=step, on_corrupt=on_corrupt, listener=listener).value
+    return _load(store, run, step=step, only=only, on_corrupt=on_corrupt, listener=listener).value
 
 
 def rebuild(
@@ -73,6 +77,7 @@ def _load(
     step: int | None,
     on_corrupt: str,
     listener: Listener,
+    only: Sequence[str] = (),
 ) -> Restored[Any]:
     check_on_corrupt(on_corrupt)
     chosen = settings(store=store if isinstance(store, str) else None, run=run)
@@ -87,7 +92,7 @@ def _load(
         return fetch(
             repository,
             found,
-            assemble,
+            partial(assemble, only=only),
             budget_bytes=chosen.budget_bytes,
             workers=chosen.workers,
             listener=listener,
