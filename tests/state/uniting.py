@@ -1,6 +1,7 @@
 """Several ranks in one process: each rank's state written down, entries united, bytes kept by path and box."""
 
 import msgspec
+import numpy as np
 
 from everstep.format.check_entries import check_entries
 from everstep.format.entries import Container, Entry
@@ -12,17 +13,57 @@ from tests.state.moving import fill
 
 def saved_by(*states):
     """All ranks' entries as one list, and their bytes; ranks that hold one box hold the same bytes."""
-    flats = [flatten(state, rank=rank, world=len(states)) for rank, state in enumerate(states)]
+    return together([written(state, rank, len(states)) for rank, state in enumerate(states)])
+
+
+def written(state, rank, world):
+    """One rank's entries, and the bytes by path and box."""
+    flat = flatten(state, rank=rank, world=world)
     kept = {}
-    for flat in flats:
-        for piece in flat.pieces:
-            into = bytearray(piece.nbytes)
-            piece.source.copy_to(memoryview(into))
-            assert kept.setdefault((piece.path, piece.box), bytes(into)) == into, piece.path
-        flat.synchronize()
-    entries = united([flat.entries for flat in flats])
+    for piece in flat.pieces:
+        into = bytearray(piece.nbytes)
+        piece.source.copy_to(memoryview(into))
+        kept[piece.path, piece.box] = bytes(into)
+    flat.synchronize()
+    return flat.entries, kept
+
+
+def together(ranks):
+    """The entries of ranks as one list, and their bytes."""
+    kept = {}
+    for _, own in ranks:
+        for key, body in own.items():
+            assert kept.setdefault(key, body) == body, key
+    entries = united([entries for entries, _ in ranks])
     check_entries(entries, Faults("entries"))
     return msgspec.json.decode(msgspec.json.encode(entries), type=list[Entry]), kept
+
+
+def cut(restoration, kept):
+    """Bring boxes that are cut otherwise than the saved ones, and finish."""
+    for wanted in restoration.wanted:
+        item = wanted.nbytes // max(wanted.box.elements, 1)
+        body = np.full((*wanted.box.sizes, item), 255, np.uint8)
+        for (path, box), part in kept.items():
+            if path == wanted.path and box.elements:
+                _overlay(body, wanted.box, box, np.frombuffer(part, np.uint8).reshape((*box.sizes, item)))
+        wanted.target.copy_from(memoryview(bytearray(body.tobytes())))
+    return restoration.finish()
+
+
+def _overlay(body, wanted, box, part):
+    low = [max(a, b) for a, b in zip(wanted.offsets, box.offsets, strict=True)]
+    high = [
+        min(a + m, b + n)
+        for a, m, b, n in zip(wanted.offsets, wanted.sizes, box.offsets, box.sizes, strict=True)
+    ]
+    if any(stop <= start for start, stop in zip(low, high, strict=True)):
+        return
+    here, there = (
+        tuple(slice(start - o, stop - o) for start, stop, o in zip(low, high, offsets, strict=True))
+        for offsets in (wanted.offsets, box.offsets)
+    )
+    body[here] = part[there]
 
 
 def united(lists):

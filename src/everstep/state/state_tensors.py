@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,8 +11,9 @@ from everstep.format.paths import components
 from everstep.state.memory import Later
 from everstep.state.restoring import Restoring
 from everstep.state.saved import Place, Saved
-from everstep.state.tensors import TensorKind, plain, unfit
-from everstep.state.torch_arrays import TorchHeld, dtype_name, dtype_of
+from everstep.state.sharded import as_dtensor, fresh_like
+from everstep.state.tensors import TensorKind, plain
+from everstep.state.torch_arrays import dtype_of
 
 __all__ = ["InPlace"]
 
@@ -29,35 +29,27 @@ class InPlace:
     def __init__(self, path: str, parameters: Mapping[str, torch.Tensor]) -> None:
         self._depth = len(components(path))
         self._parameters = parameters
+        self._tensors = TensorKind()
         self._taken: dict[int, Place] = {}
 
     def __call__(self, live: Any, saved: Saved, into: Restoring) -> Later | None:
         """The live tensor, once it is filled; None when a new one is to be made."""
-        if isinstance(live, torch.Tensor):
-            return self._fill(live, saved, into)
+        if not isinstance(live, torch.Tensor):
+            made = self._like_parameter(saved)
+            return None if made is None else self._tensors.restore(made, saved, into)
+        held = self._tensors.live(live, into.rank, None)
+        if isinstance(held, tuple) or not into.fits(held, saved):
+            return None
+        here, place = plain(live), saved.place()
+        if here.numel() and self._taken.setdefault(here.data_ptr(), place) != place:
+            return None
+        return self._tensors.restore(live, saved, into)
+
+    def _like_parameter(self, saved: Saved) -> torch.Tensor | None:
+        """A new DTensor for state of the shape of a parameter that is one; ``step`` is a number, never spread."""
         at = components(saved.path)[self._depth :]
         parameter = self._parameters.get(at[0]) if len(at) > 1 and at[-1] != "step" else None
         place = saved.place()
-        if parameter is None or not _spread(parameter) or place.shape != tuple(parameter.shape):
+        if parameter is None or as_dtensor(parameter) is None or place.shape != tuple(parameter.shape):
             return None
-        with torch.no_grad():
-            made = torch.empty_like(parameter, dtype=dtype_of(place.base.dtype), requires_grad=False)
-        return TensorKind().restore(made, saved, into)
-
-    def _fill(self, live: torch.Tensor, saved: Saved, into: Restoring) -> Later | None:
-        place = saved.place()
-        if _spread(live):
-            local = live.to_local()  # type: ignore[attr-defined]
-            fits = tuple(live.shape) == place.shape and dtype_name(live.dtype) == place.base.dtype
-        else:
-            local = plain(live, saved.path)
-            fits = unfit(local) is None and into.fits(TorchHeld(local), saved)
-        if not fits or (local.numel() and self._taken.setdefault(local.data_ptr(), place) != place):
-            return None
-        return TensorKind().restore(live, saved, into)
-
-
-def _spread(tensor: torch.Tensor) -> bool:
-    """Whether it is a DTensor."""
-    dtensors = sys.modules.get("torch.distributed.tensor")
-    return dtensors is not None and isinstance(tensor, dtensors.DTensor)
+        return fresh_like(parameter, dtype_of(place.base.dtype))
