@@ -27,13 +27,14 @@ _GB = 10**9
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["safetensors", "torch"]),
+    type=click.Choice(["safetensors", "torch", "dcp"]),
     default="safetensors",
     show_default=True,
-    help="safetensors: tensors only. torch: the whole nesting, loadable with weights_only=True.",
+    help="safetensors: tensors only. torch: the whole nesting, loadable with weights_only=True. dcp: a folder "
+    "for torch.distributed.checkpoint (DCP).",
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path), required=True, help="The file to write; its folder is made."
+    "--out", type=click.Path(path_type=Path), required=True, help="The file, or for dcp the folder, to write."
 )
 @click.option("--select", "select", metavar="PATTERN", multiple=True, help="Only these leaves (may repeat).")
 @click.option("--skip", metavar="PATTERN", multiple=True, help="Not these leaves (may repeat).")
@@ -69,17 +70,18 @@ def command(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Write a checkpoint's tensors to safetensors or torch files.
+    """Write a checkpoint's tensors to safetensors or torch files, or to a DCP folder.
 
     With --select model (the path of one part of the state) the names are those inside that part: a model's
     own state dict. PATTERN is a path, all beneath it included, or a shell pattern over whole paths.
     """
+    from everstep.events import silent
     from everstep.transfer.contents import Contents
 
     with progress(quiet=quiet) as listener:
         repository = places.opened(store, listener=listener)
         chosen = places.selected(repository, checkpoint, run)
-        contents = Contents(repository, chosen, listener=listener)
+        contents = Contents(repository, chosen, listener=silent if form == "dcp" else listener)
         if form == "safetensors":
             from everstep.integrations.safetensors_write import export_safetensors
 
@@ -92,6 +94,10 @@ def command(
                 shard_bytes=int(shard_gb * _GB),
                 force=force,
             )
+        elif form == "dcp":
+            from everstep.integrations.distributed import export_distributed
+
+            done = export_distributed(contents, out, select=select, skip=skip)
         else:
             from everstep.integrations.torch_write import export_torch
 

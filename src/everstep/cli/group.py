@@ -17,8 +17,14 @@ VERBS: dict[str, tuple[str, str]] = {
     "fork": ("fork", "Start a new run from a checkpoint, without copying bytes."),
     "tag": ("tag", "Name a checkpoint and keep it; list or remove names."),
     "cp": ("cp", "Copy a run or a checkpoint to another store, verified."),
-    "export": ("export", "Write a checkpoint's tensors to safetensors or torch files."),
-    "import": ("import_", "Make a checkpoint from safetensors, torch or Hugging Face files."),
+    "export": (
+        "export",
+        "Write a checkpoint's tensors to safetensors or torch files, or to a DCP folder.",
+    ),
+    "import": (
+        "import_",
+        "Make a checkpoint from safetensors, torch, DCP or Hugging Face files.",
+    ),
     "doctor": ("doctor", "Check a store: access, clock, guarantees, bandwidth."),
     "drill": ("drill", "Prove that a training script survives being stopped."),
 }

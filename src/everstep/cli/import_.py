@@ -39,11 +39,11 @@ def command(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Make a checkpoint from safetensors, torch or Hugging Face files.
+    """Make a checkpoint from safetensors, torch, DCP or Hugging Face files.
 
-    PATH is a .safetensors file, a file of torch.save, or a folder with config.json and weights. Torch files
-    are read with weights_only: a pickle that wants anything else is refused unexecuted. A folder's
-    config.json becomes the checkpoint's configuration.
+    PATH is a .safetensors file, a file of torch.save, a folder with config.json and weights, or a folder that
+    torch.distributed.checkpoint (DCP) wrote. Torch files are read with weights_only: a pickle that wants anything
+    else is refused unexecuted. A folder's config.json becomes the checkpoint's configuration.
 
     An import is a launch of the run: a training that runs under the same name is fenced by it.
     """

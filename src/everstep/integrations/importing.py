@@ -19,6 +19,7 @@ from everstep.format.entries import Container, Entry, Tensor
 from everstep.format.index import Meta
 from everstep.format.paths import join
 from everstep.format.values import encode
+from everstep.integrations.distributed import is_distributed, read_distributed
 from everstep.integrations.huggingface import find_model
 from everstep.integrations.safetensors_read import StoredTensor, read_safetensors
 from everstep.integrations.torch_read import read_torch
@@ -61,12 +62,14 @@ class _Mapped:
 
 
 def read_foreign(path: Path, *, under: str) -> Foreign:
-    """Read a safetensors file, a torch file, or a Hugging Face folder.
+    """Read a safetensors file, a torch file, a Hugging Face folder, or a folder of torch's distributed checkpoint.
 
     Tensors of safetensors files and of model folders stand in a dict named ``under`` (the names are those
-    of a model's state dict); a torch file's own nesting is kept. Nothing is unpickled but with torch's
+    of a model's state dict); the nesting of torch's own files is kept. Nothing is unpickled but with torch's
     ``weights_only``. Raises `NotFound`, `InvalidManifest`, `ForeignPickle`.
     """
+    if path.is_dir() and is_distributed(path):
+        return Foreign(flat=read_distributed(path), config=None)
     if path.is_dir():
         folder = find_model(path)
         return _model(folder.files, under, folder.config)
