@@ -47,7 +47,7 @@ ENTRIES = (
         dtype="bfloat16",
         shape=(6, 2),
         framework="torch",
-        layout=Layout(shape=(2,), names=("dp",), placements=("shard:0",)),
+        layout=Layout(shape=(1,), names=("dp",), placements=("shard:0",)),
         extra={"requires_grad": True},
     ),
     Tensor(path="model/empty", dtype="int64", shape=(0, 3), framework="numpy"),
@@ -106,6 +106,94 @@ MANIFEST = Manifest(
     forked_from=Parent(run="gpt-tiny", save=BASE),
 )
 
+SHARDED = (
+    Container(path="", type="dict", keys=["model", "head", "loader", "step"]),
+    Container(path="model", type="module", keys=["weight", "scale", "wide"], name="torch.nn.Module"),
+    Tensor(
+        path="model/weight",
+        dtype="float32",
+        shape=(8, 3),
+        framework="torch",
+        layout=Layout(shape=(2, 2), placements=("shard:0", "shard:1"), names=("dp", "tp"), strides=(1, 2)),
+    ),
+    Tensor(path="model/scale", dtype="float32", shape=(2,), framework="torch"),
+    Tensor(
+        path="model/wide",
+        dtype="float32",
+        shape=(8, 2),
+        framework="torch",
+        layout=Layout(shape=(4,), placements=("strided:0:2",)),
+    ),
+)
+STAGED = (
+    Container(path="head", type="stage", keys=["norm"]),
+    Tensor(
+        path="head/norm",
+        dtype="float32",
+        shape=(3,),
+        framework="torch",
+        layout=Layout(shape=(2,), placements=("replicate",), ranks=(3, 1)),
+    ),
+)
+
+COMPACT = Index(
+    format=1,
+    run="gpt-small",
+    save=SAVE,
+    rank=1,
+    world=4,
+    plan=digest("plan"),
+    packs=(f"packs/{digest_of(f'{SAVE}/1/0'.encode())[:2]}/{SAVE}/1-0.safetensors",),
+    entries=(
+        *STAGED,
+        Container(path="loader", type="per_rank", keys=[1]),
+        Value(path="loader/1", value=[1, 5]),
+    ),
+    shards=(
+        Shard(path="model/weight", offsets=(4, 0), sizes=(4, 2), chunks=(Chunk(digest("w1"), 0, 4096, 32),)),
+        Shard(path="model/wide", offsets=(1, 0), sizes=(1, 2), chunks=(Chunk(digest("x1"), 0, 4128, 8),)),
+        Shard(path="model/wide", offsets=(5, 0), sizes=(1, 2), chunks=(Chunk(digest("x2"), 0, 4136, 8),)),
+        Shard(path="head/norm", offsets=(0,), sizes=(3,), chunks=(Chunk(digest("n"), 0, 4144, 12),)),
+    ),
+    meta=Meta(not_finite=("model/weight",)),
+    bytes=60,
+    stored_bytes=4156,
+    compact=True,
+)
+
+OF_FOUR = Manifest(
+    format=1,
+    run="gpt-small",
+    save=SAVE,
+    world=4,
+    created=1763720000.25,
+    indexes=tuple(IndexRef(rank, digest(f"index {rank}"), 2000 - 600 * bool(rank)) for rank in range(4)),
+    entries=(
+        *SHARDED,
+        Container(path="head", type="stage", keys=["embedding", "norm"]),
+        Tensor(
+            path="head/embedding",
+            dtype="float32",
+            shape=(5, 3),
+            framework="torch",
+            layout=Layout(shape=(2,), placements=("replicate",), strides=(2,)),
+        ),
+        STAGED[1],
+        Container(path="loader", type="per_rank", keys=[0, 1, 2, 3]),
+        *(Value(path=f"loader/{rank}", value=[rank, 5]) for rank in range(4)),
+        Value(path="step", value=300),
+    ),
+    packs=tuple(
+        sorted(
+            f"packs/{digest_of(f'{SAVE}/{rank}/0'.encode())[:2]}/{SAVE}/{rank}-0.safetensors"
+            for rank in range(4)
+        )
+    ),
+    meta=Meta(metrics={"loss": 0.25}, not_finite=("model/weight",)),
+    bytes=240,
+    stored_bytes=16624,
+)
+
 SUMMARY = Summary(created=1763720000.25, bytes=152, stored_bytes=4172, world=1, metrics={"loss": 0.25})
 
 OBJECTS = {
@@ -159,6 +247,8 @@ OBJECTS = {
     "tag": TagRecord(format=1, tag="best", run="gpt-small", save=SAVE, created=1763720004.0),
     "index": INDEX,
     "manifest": MANIFEST,
+    "index-compact": COMPACT,
+    "manifest-sharded": OF_FOUR,
 }
 
 PACK_ENTRIES = (

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
-from typing import Final
 
+from everstep.format.check_layouts import check_layout
 from everstep.format.dtypes import ITEM_BYTES
-from everstep.format.entries import Alias, Container, Entry, Layout, Tensor
+from everstep.format.entries import Alias, Container, Entry, Tensor
 from everstep.format.faults import Faults
 from everstep.format.limits import (
     MAX_DEPTH,
     MAX_ENTRIES,
     MAX_NDIM,
     MAX_PATH_CHARS,
-    MAX_RANKS,
     MAX_TENSOR_BYTES,
 )
 from everstep.format.own import OWN_TYPES
@@ -23,14 +21,15 @@ from everstep.format.paths import parent, path_fault
 
 __all__ = ["check_entries"]
 
-_SHARD: Final = re.compile(r"shard:(0|[1-9][0-9]?)")
 
-
-def check_entries(entries: Sequence[Entry], faults: Faults, *, own: bool = False) -> dict[str, Entry]:
+def check_entries(
+    entries: Sequence[Entry], faults: Faults, *, own: bool = False, world: int | None = None
+) -> dict[str, Entry]:
     """Each entry in bounds, each path once, each parent before its children, the root first.
 
     Returns the entries by path. An empty list is allowed. ``own``: the list is that of a compact index, in
-    which what is above the rank's own containers is left out. Raises `InvalidManifest`.
+    which what is above the rank's own containers is left out. ``world`` is the number of ranks of the save, where
+    it is known. Raises `InvalidManifest`.
     """
     faults.count("entries", len(entries), MAX_ENTRIES)
     by_path: dict[str, Entry] = {}
@@ -44,7 +43,7 @@ def check_entries(entries: Sequence[Entry], faults: Faults, *, own: bool = False
             raise faults.fail(f"entries[{n}].path", f"{entry.path!r:.200} is there twice")
         by_path[entry.path] = entry
         if type(entry) is Tensor:
-            _check_tensor(entry, n, faults)
+            _check_tensor(entry, n, faults, world)
         elif type(entry) is Container:
             children[entry.path] = 0
     for n, entry in enumerate(entries):
@@ -91,13 +90,13 @@ def _check_path(path: str, n: int, faults: Faults) -> None:
         raise faults.fail(f"entries[{n}].path", f"nested more than {MAX_DEPTH} deep")
 
 
-def _check_tensor(entry: Tensor, n: int, faults: Faults) -> None:
+def _check_tensor(entry: Tensor, n: int, faults: Faults, world: int | None) -> None:
     size = ITEM_BYTES.get(entry.dtype)
     if size is None:
         raise faults.fail(f"entries[{n}].dtype", f"{entry.dtype!r:.80} is not known to this version")
     _check_shape(entry.shape, size, f"entries[{n}].shape", faults)
     if entry.layout is not None:
-        _check_layout(entry.layout, len(entry.shape), f"entries[{n}].layout", faults)
+        check_layout(entry.layout, len(entry.shape), f"entries[{n}].layout", faults, world=world)
 
 
 def _check_shape(shape: tuple[int, ...], size: int, field: str, faults: Faults) -> None:
@@ -109,23 +108,6 @@ def _check_shape(shape: tuple[int, ...], size: int, field: str, faults: Faults) 
     # zeros are left out: other libraries multiply the rest, and overflow
     if math.prod(dim for dim in shape if dim) * size > MAX_TENSOR_BYTES:
         raise faults.fail(field, f"more than {MAX_TENSOR_BYTES} bytes")
-
-
-def _check_layout(layout: Layout, ndim: int, field: str, faults: Faults) -> None:
-    faults.count(f"{field}.mesh", len(layout.shape), MAX_NDIM)
-    for size in layout.shape:
-        faults.count(f"{field}.mesh", size, MAX_RANKS, 1)
-    faults.count(f"{field}.mesh", math.prod(layout.shape), MAX_RANKS)
-    if layout.names and len(layout.names) != len(layout.shape):
-        raise faults.fail(f"{field}.names", f"{len(layout.names)} names for {len(layout.shape)} dimensions")
-    if len(layout.placements) != len(layout.shape):
-        raise faults.fail(
-            f"{field}.placements", f"{len(layout.placements)} for {len(layout.shape)} dimensions"
-        )
-    for placement in layout.placements:
-        match = _SHARD.fullmatch(placement)
-        if placement != "replicate" and not (match and int(match[1]) < ndim):
-            raise faults.fail(f"{field}.placements", f"{placement!r:.40} for a tensor of {ndim} dimensions")
 
 
 def _check_alias(entry: Alias, of: Entry | None, n: int, faults: Faults) -> None:

@@ -37,7 +37,7 @@ def check_index(index: Index, what: str = "index") -> None:
     faults.count("rank", index.rank, index.world - 1)
     faults.digest("plan", index.plan)
     check_packs(index.packs, faults)
-    by_path: Mapping[str, Entry] = check_entries(index.entries, faults, own=index.compact)
+    by_path: Mapping[str, Entry] = check_entries(index.entries, faults, own=index.compact, world=index.world)
     if index.compact:
         faults.count("bytes", index.bytes, _MOST_BYTES)
     else:
@@ -87,7 +87,7 @@ def check_manifest(manifest: Manifest, what: str = "manifest") -> None:
             raise faults.fail(f"indexes[{n}].rank", f"{ref.rank}; each rank stands once, in order")
         faults.digest(f"indexes[{n}].digest", ref.digest)
         faults.count(f"indexes[{n}].size", ref.size, MAX_INDEX_BYTES, 1)
-    check_entries(manifest.entries, faults)
+    check_entries(manifest.entries, faults, world=manifest.world)
     check_packs(manifest.packs, faults)
     if list(manifest.packs) != sorted(manifest.packs):
         raise faults.fail("packs", "not sorted")
