@@ -34,16 +34,17 @@ class InPlace:
 
     def __call__(self, live: Any, saved: Saved, into: Restoring) -> Later | None:
         """The live tensor, once it is filled; None when a new one is to be made."""
-        if not isinstance(live, torch.Tensor):
-            made = self._like_parameter(saved)
-            return None if made is None else self._tensors.restore(made, saved, into)
-        held = self._tensors.live(live, into.rank, None)
-        if isinstance(held, tuple) or not into.fits(held, saved):
-            return None
+        if isinstance(live, torch.Tensor):
+            held = self._tensors.live(live, into.rank, None)
+            if not isinstance(held, tuple) and into.fits(held, saved) and self._free(live, saved):
+                return self._tensors.restore(live, saved, into)
+        made = self._like_parameter(saved)
+        return None if made is None else self._tensors.restore(made, saved, into)
+
+    def _free(self, live: torch.Tensor, saved: Saved) -> bool:
+        """Whether nothing else goes into this memory."""
         here, place = plain(live), saved.place()
-        if here.numel() and self._taken.setdefault(here.data_ptr(), place) != place:
-            return None
-        return self._tensors.restore(live, saved, into)
+        return not here.numel() or self._taken.setdefault(here.data_ptr(), place) == place
 
     def _like_parameter(self, saved: Saved) -> torch.Tensor | None:
         """A new DTensor for state of the shape of a parameter that is one; ``step`` is a number, never spread."""
