@@ -134,8 +134,7 @@ class Watcher:
 
     def done(self, gone: str = "") -> None:
         """Say that this rank has done all its steps, or why it will not; what it promises from now on is known."""
-        if not self._met:
-            return
+        self._keys.meet(self._patience_s)
         said = _Done(self._course.until, gone)
         self._keys.put(f"{self._place}/done/{self._keys.rank}", msgspec.msgpack.encode(said))
 
