@@ -1,0 +1,178 @@
+"""What the ranks of the tests of this folder do; forked by `tests.zygote`."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
+
+import everstep as es
+from everstep.store.local import LocalStore
+
+__all__ = ["damaged", "killed_at", "resumed", "stopped", "timed", "trained"]
+
+
+def start(rendezvous):
+    """A gloo process group; its store is a TCPStore in the process of rank 0."""
+    host, port = rendezvous
+    os.environ |= {"MASTER_ADDR": host, "MASTER_PORT": str(port)}
+    dist.init_process_group("gloo")
+
+
+def made(step):
+    """A state whose every byte follows from the step: sharded unevenly, replicated and per rank."""
+    world, rank = dist.get_world_size(), dist.get_rank()
+    mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("data",))
+    grid = torch.arange(7 * 5, dtype=torch.float32).view(7, 5) + 1000 * step
+    return {
+        "rows": distribute_tensor(grid, mesh, [Shard(0)]),
+        "columns": distribute_tensor(grid * 2, mesh, [Shard(1)]),
+        "all": distribute_tensor(grid * 3, mesh, [Replicate()]),
+        "plain": torch.full((11,), float(step)),
+        "number": step,
+        "mine": es.PerRank({"rank": rank, "step": step}),
+    }
+
+
+def same(state, step):
+    """Whether a state is that of a step, on this rank."""
+    wanted = made(step)
+    return (
+        all(torch.equal(state[n].to_local(), wanted[n].to_local()) for n in ("rows", "columns", "all"))
+        and torch.equal(state["plain"], wanted["plain"])
+        and state["number"] == step
+        and state["mine"].value["step"] == step
+    )
+
+
+class KillAt:
+    """A store that kills its process before or after its n-th call, counted from 1."""
+
+    def __init__(self, inner, number, *, after):
+        self._inner, self._number, self._after, self.calls = inner, number, after, 0
+
+    @property
+    def url(self):
+        return self._inner.url
+
+    def _called(self, verb, *args, **kwargs):
+        self.calls += 1
+        now = self.calls == self._number
+        if now and not self._after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        answer = getattr(self._inner, verb)(*args, **kwargs)
+        if now:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
+
+    def create(self, *args, **kwargs):
+        return self._called("create", *args, **kwargs)
+
+    def get(self, *args, **kwargs):
+        return self._called("get", *args, **kwargs)
+
+    def get_range(self, *args, **kwargs):
+        return self._called("get_range", *args, **kwargs)
+
+    def list(self, *args, **kwargs):
+        return self._called("list", *args, **kwargs)
+
+    def delete(self, *args, **kwargs):
+        return self._called("delete", *args, **kwargs)
+
+
+def trained(rendezvous, folder, *, tell):
+    """Saves steps 1 and 2; tells how many store calls this rank made."""
+    killed_at(rendezvous, folder, -1, 0, False, tell=tell)
+
+
+def killed_at(rendezvous, folder, victim, number, after, *, tell):
+    """Restores, then saves two steps; the rank ``victim`` is killed at its n-th store call. Tells acknowledged steps."""
+    start(rendezvous)
+    chosen = number if dist.get_rank() == victim else 0
+    store = KillAt(LocalStore(Path(folder)), chosen, after=after)
+    with es.Checkpointer(store, "r") as ckpt:
+        first = (ckpt.restore(made(0)) or 0) + 1
+        for step in (first, first + 1):
+            ckpt.save(step, made(step)).wait()
+            tell(step)
+    tell({"calls": store.calls})
+
+
+def resumed(rendezvous, folder, *, tell):
+    """Restores and tells the step, or that what came back is not that step's state."""
+    start(rendezvous)
+    with es.Checkpointer(folder, "r") as ckpt:
+        state = made(0)
+        step = ckpt.restore(state)
+        tell(step if step is None or same(state, step) else f"{step} is another state")
+
+
+def stopped(rendezvous, folder, signals, slow, dead, until, *, tell):
+    """Trains in lockstep; ``signals`` are [rank, step, how many]; tells the step that was restored, and each done.
+
+    The rank ``slow`` takes longer for each step, the rank ``dead`` is killed at step 3.
+    """
+    start(rendezvous)
+    rank = dist.get_rank()
+    with es.Checkpointer(folder, "r", every=1000) as ckpt:
+        state = {"model": made(0), "done": 0}
+        for step in ckpt.loop(state, until=until):
+            for who, when, count in signals:
+                for _ in range(count if (who, when) == (rank, step) else 0):
+                    os.kill(os.getpid(), signal.SIGTERM)
+            if (rank, step) == (dead, 3):
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(0.3 if rank == slow else 0.01)
+            dist.all_reduce(torch.ones(1))
+            state["done"] = step + 1
+            tell(step + 1)
+
+
+def timed(rendezvous, folder, *, tell):
+    """Trains with a save by the clock; ranks differ in speed, and no collective keeps them together."""
+    start(rendezvous)
+    with es.Checkpointer(folder, "r", every="0.4s") as ckpt:
+        state = {"done": 0}
+        for step in ckpt.loop(state, until=200):
+            time.sleep(0.01 + 0.005 * dist.get_rank())
+            state["done"] = step + 1
+        tell([found.step for found in ckpt.checkpoints()])
+
+
+class Flipped:
+    """A store whose packs of one save come back with a flipped bit."""
+
+    def __init__(self, inner, save):
+        self._inner, self._save = inner, save
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    def get_range(self, key, start, into):
+        self._inner.get_range(key, start, into)
+        if f"/{self._save}" in key and key.startswith("packs/"):
+            into[0] ^= 1
+
+
+def damaged(rendezvous, folder, who, on_corrupt, *, tell):
+    """Saves three steps; then one rank sees a flipped bit in the third. Tells what came back, or the error."""
+    start(rendezvous)
+    with es.Checkpointer(folder, "r") as ckpt:
+        ckpt.restore(made(0))
+        for step in (1, 2, 3):
+            ckpt.save(step, made(step)).wait()
+    store = LocalStore(Path(folder))
+    if dist.get_rank() == who:
+        store = Flipped(store, "s0000000000000003")
+    with es.Checkpointer(store, "r", on_corrupt=on_corrupt) as ckpt:
+        state = made(0)
+        try:
+            step = ckpt.restore(state)
+        except es.EverstepError as error:
+            tell([type(error).__name__, str(error)])
+        else:
+            tell(step if same(state, step) else "another state")
