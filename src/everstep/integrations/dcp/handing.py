@@ -16,7 +16,7 @@ from everstep.integrations.dcp.tree import Leaf
 from everstep.repository.attempts import Attempt
 from everstep.repository.checkpoint import Checkpoint
 
-__all__ = ["Begun", "Joining", "Told", "begun_of", "joining_of", "result_of", "told_by"]
+__all__ = ["Begun", "Joining", "Told", "begun_of", "result_of", "told_by"]
 
 _NAME: Final = "everstep"
 T = TypeVar("T")
@@ -54,11 +54,6 @@ class Told:
 
     leaves: tuple[Leaf, ...]
     outline: Outline | None
-
-
-def joining_of(plan: SavePlan) -> Joining:
-    """What the rank handed over. Raises `SaveFailed`."""
-    return _checked(plan.storage_data, Joining)
 
 
 def begun_of(plan: SavePlan) -> Begun:

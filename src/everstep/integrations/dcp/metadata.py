@@ -21,6 +21,7 @@ from everstep.errors import RestoreError
 from everstep.format.entries import Entry, Tensor
 from everstep.format.values import decode
 from everstep.integrations.dcp.names import Keys, name_of
+from everstep.integrations.dcp.tree import FLAT
 from everstep.state.saved import Saved, tree
 from everstep.state.torch_arrays import dtype_of
 
@@ -52,7 +53,9 @@ def find_leaves(entries: Sequence[Entry]) -> dict[str, Found]:
     Raises `RestoreError` when two leaves would have one name.
     """
     found: dict[str, Found] = {}
-    for leaf in _below(tree(entries), ()):
+    root = tree(entries)
+    flat = root.container is not None and root.container.name == FLAT
+    for leaf in _children(root) if flat else _below(root, ()):
         name = name_of(leaf.keys)
         if name in found:
             raise RestoreError(
@@ -62,6 +65,12 @@ def find_leaves(entries: Sequence[Entry]) -> dict[str, Found]:
             )
         found[name] = leaf
     return found
+
+
+def _children(root: Saved) -> Iterator[Found]:
+    """The root's children as they are."""
+    for key, child in root.pairs():
+        yield Found(keys=(str(key),), saved=child, is_tensor=_is_tensor(child))
 
 
 def _below(node: Saved, keys: Keys) -> Iterator[Found]:

@@ -11,6 +11,7 @@ from everstep.errors import SaveFailed
 from everstep.events import Listener
 from everstep.format.digests import Digest, digest_of
 from everstep.format.entries import Entry
+from everstep.format.ids import SaveId
 from everstep.format.index import Index, Meta
 from everstep.format.limits import FORMAT_MAJOR
 from everstep.integrations.dcp.handing import Begun, Told
@@ -20,6 +21,7 @@ from everstep.integrations.dcp.tree import grow
 from everstep.integrations.dcp.uploading import known_chunks, upload_pieces
 from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.decisions import decision
+from everstep.repository.fence import attempts_after, find_attempt
 from everstep.repository.keys import plans_prefix, save_of_plan
 from everstep.repository.objects import listed
 from everstep.repository.plans import read_plan
@@ -46,12 +48,12 @@ class Part:
         return known_chunks(self.uploaded)
 
 
-def plan_digest(save: Save) -> Digest:
+def plan_digest(save: SaveId) -> Digest:
     """The digest of the plan, equal on all ranks: there is one plan, the coordinator's, and it is this save's."""
-    return digest_of(f"dcp/{save.id}".encode())
+    return digest_of(f"dcp/{save}".encode())
 
 
-def join_save(session: Session, begun: Begun, *, step: int) -> Save:
+def join_save(session: Session, begun: Begun, *, step: int, cached: bool) -> Save:
     """The save that the coordinator began.
 
     Planners that cache plans (``enable_plan_caching``) hand over what they had the first time: then the save is
@@ -59,18 +61,25 @@ def join_save(session: Session, begun: Begun, *, step: int) -> Save:
     """
     if begun.rank == 0 and session.open is not None:
         return session.open
-    save = join(begun.attempt, begun.announced, bases=begun.bases)
-    if str(save.id) != session.written:
-        return save
+    if not cached:
+        save = join(begun.attempt, begun.announced, bases=begun.bases)
+        if str(save.id) != session.written:
+            return save
     repository, run = session.repository, begun.attempt.run
+    newest = attempts_after(repository, run, begun.attempt.number - 1)[-1]
+    attempt = find_attempt(repository, run, newest)
     for found in listed(repository.store, plans_prefix(run)):
         other = save_of_plan(run, found.key)
-        if other is None or (other.attempt, other.step) != (begun.attempt.number, step):
+        if other is None or (other.attempt, other.step) != (newest, step):
             continue
         if decision(repository, run, other) is None:
-            plan = read_plan(repository, run, other)
-            joined = Save(attempt=begun.attempt, id=other, plan=plan, bases=())
-            return Save(attempt=begun.attempt, id=other, plan=plan, bases=(), agreed=plan_digest(joined))
+            return Save(
+                attempt=attempt,
+                id=other,
+                plan=read_plan(repository, run, other),
+                bases=(),
+                agreed=plan_digest(other),
+            )
     raise SaveFailed(
         f"the coordinator's save of step {step} is not to be found", run=run, step=step, rank=begun.rank
     )
@@ -114,16 +123,17 @@ def commit_parts(
     part: Part,
     told: Sequence[Told],
     *,
-    order: Sequence[str],
+    order: Sequence[str] | None,
     metrics: Mapping[str, object],
     config: object,
     timeout_s: float,
 ) -> Checkpoint:
     """The coordinator's index with the leaves of all ranks, then manifest and commit record.
 
-    Raises what `commit` raises, and `DisagreeingPlans` when ranks give one name two meanings.
+    ``order`` are the names in the state's order; None when the planner did not flatten the state. Raises what
+    `commit` raises, and `DisagreeingPlans` when ranks give one name two meanings.
     """
-    entries = grow((leaf for one in told for leaf in one.leaves), order=order)
+    entries = grow((leaf for one in told for leaf in one.leaves), order=order or (), flat=order is None)
     meta = Meta(metrics=encode_metrics(metrics), config=encode_config(config))
     index = _index(part.save, part.rank, part.items, part.uploaded, entries=entries, meta=meta)
     own = write_index(session.repository, part.save, index)
@@ -140,7 +150,7 @@ def _index(
         save=str(save.id),
         rank=rank,
         world=save.world,
-        plan=plan_digest(save),
+        plan=plan_digest(save.id),
         packs=uploaded.packs,
         entries=entries,
         shards=uploaded.shards,

@@ -12,6 +12,7 @@ from everstep.errors import EverstepError, UsageError
 from everstep.events import Listener
 from everstep.format.digests import Digest
 from everstep.format.ids import parse_run
+from everstep.integrations.dcp.handing import Joining
 from everstep.repository.attempts import Attempt, claim
 from everstep.repository.catalogue import ensure_run
 from everstep.repository.checkpoint import Checkpoint
@@ -39,9 +40,9 @@ _shared_lock = threading.Lock()
 class Session:
     """The state of one writer in one process.
 
-    ``open`` is the save that this process has begun as coordinator and that is not decided yet, ``written`` the
-    one it wrote a part of last. ``last`` is the checkpoint that it committed last, ``known`` where this rank's
-    chunks of the save ``known_of`` lie.
+    ``joining`` is who took part in the last save. ``open`` is the save that this process has begun as coordinator
+    and that is not decided yet, ``written`` the one it wrote a part of last. ``last`` is the checkpoint that it
+    committed last, ``known`` where this rank's chunks of the save ``known_of`` lie.
     """
 
     store: str | Store
@@ -53,6 +54,7 @@ class Session:
     last: Checkpoint | None = None
     known: Known = field(default_factory=dict, repr=False)
     known_of: Save | None = None
+    joining: tuple[Joining, ...] = ()
     arena: Arena = field(default_factory=lambda: Arena(pin=pin), repr=False)
     opened: Repository | None = None
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec.structs import replace
 
 from everstep.errors import DisagreeingPlans, UnsupportedLeaf
 from everstep.format.entries import Container, Entry
@@ -11,7 +14,10 @@ from everstep.format.paths import join
 from everstep.format.values import encode
 from everstep.integrations.dcp.names import Keys, name_of
 
-__all__ = ["Leaf", "grow"]
+__all__ = ["FLAT", "Leaf", "grow"]
+
+FLAT: Final = "state_dict"
+"""The name of a root whose children are leaves, whatever they are: the planner did not flatten the state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +34,12 @@ class _Node:
     leaf: Leaf | None = None
 
 
-def grow(leaves: Iterable[Leaf], *, order: Sequence[str] = ()) -> tuple[Entry, ...]:
+def grow(leaves: Iterable[Leaf], *, order: Sequence[str] = (), flat: bool = False) -> tuple[Entry, ...]:
     """All leaves in one pre-order list, in the containers that their keys tell.
 
     ``order`` are names in the order wanted; the others follow. An item that a list lacks was an empty dict:
-    DCP leaves these out. Raises `DisagreeingPlans` for a leaf told twice differently, or that is also a container.
+    DCP leaves these out. ``flat``: each leaf is one object, and DCP must not look into it. Raises
+    `DisagreeingPlans` for a leaf told twice differently, or that is also a container.
     """
     places = {name: n for n, name in enumerate(order)}
     root = _Node()
@@ -45,7 +52,8 @@ def grow(leaves: Iterable[Leaf], *, order: Sequence[str] = ()) -> tuple[Entry, .
         if node.below or (node.leaf is not None and node.leaf.entries != leaf.entries):
             raise _clash(leaf)
         node.leaf = leaf
-    return tuple(_entries(root, ""))
+    top, *others = _entries(root, "")
+    return (replace(top, name=FLAT) if flat and isinstance(top, Container) else top, *others)
 
 
 def _entries(node: _Node, path: str) -> Iterator[Entry]:

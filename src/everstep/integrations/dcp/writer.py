@@ -23,7 +23,6 @@ from everstep.integrations.dcp.handing import (
     Begun,
     Joining,
     begun_of,
-    joining_of,
     result_of,
     told_by,
 )
@@ -82,6 +81,7 @@ class StorageWriter(TorchWriter):
         self._stager: Stager | None = None
         self._coordinator = True
         self._use_collectives = True
+        self._number = 0
         self._part: Part | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -120,6 +120,7 @@ class StorageWriter(TorchWriter):
         """Take one's place among the ranks."""
         self._coordinator = is_coordinator
         self._use_collectives = bool(kwargs.get("use_collectives", True))
+        self._number = int(kwargs.get("rank") or 0)
         self._part = None
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
@@ -138,7 +139,7 @@ class StorageWriter(TorchWriter):
                 f"use_collectives=False with {_world()} ranks: they would not know of one another's parts",
                 hint="leave use_collectives=True; everstep.Checkpointer saves without any collective",
             )
-        joining = [joining_of(plan) for plan in plans]
+        joining = self._joining(plans)
         at = next(n for n, one in enumerate(joining) if one.coordinator)
         numbers = [(n - at) % len(plans) for n in range(len(plans))]
         session = self._opened()
@@ -147,7 +148,7 @@ class StorageWriter(TorchWriter):
         bases = () if session.last is None else (session.last,)
         save = session.open = begin(session.repository, attempt, self.step, bases=bases)
         ranks = {one.rank: number for one, number in zip(joining, numbers, strict=True)}
-        announced = announce(save, plan_digest=plan_digest(save))
+        announced = announce(save, plan_digest=plan_digest(save.id))
         return [
             dataclasses.replace(
                 plan,
@@ -158,11 +159,24 @@ class StorageWriter(TorchWriter):
             for plan, number in zip(plans, numbers, strict=True)
         ]
 
+    def _joining(self, plans: list[SavePlan]) -> list[Joining]:
+        """Who the ranks are; those whose plans DCP has cached are who they were."""
+        held = self._opened().joining if len(self._opened().joining) == len(plans) else ()
+        found = [
+            plan.storage_data
+            if isinstance(plan.storage_data, Joining)
+            else (held[n] if held else Joining(rank=n, coordinator=n == self._number))
+            for n, plan in enumerate(plans)
+        ]
+        self._opened().joining = tuple(found)
+        return found
+
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         """Store this rank's part: packs, and its index. When it fails the whole save is given up."""
         session = self._opened()
         begun = begun_of(plan)
-        save = join_save(session, begun, step=self.step or 0)
+        cached = bool(getattr(planner, "_enable_plan_caching", False))
+        save = join_save(session, begun, step=self.step or 0, cached=cached)
         try:
             part = write_part(
                 session, save, begun, plan, planner, workers=self._workers, listener=self._listener
@@ -189,7 +203,7 @@ class StorageWriter(TorchWriter):
                     session,
                     part,
                     told_by(results),
-                    order=list(metadata.planner_data or ()),
+                    order=None if metadata.planner_data is None else list(metadata.planner_data),
                     metrics=self.metrics,
                     config=self.config,
                     timeout_s=self._commit_timeout_s,
