@@ -22,7 +22,7 @@ def in_ranks(function, *args, ranks=1, devices=1, folder, timeout=120):
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} --xla_cpu_multi_thread_eigen=false",
         "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
     }
     outs = [folder / f"{function.rpartition(':')[2]}-{n}" for n in range(ranks)]
     text = msgspec.json.encode(args).decode()

@@ -1,6 +1,7 @@
 """What the tests of sharded jax arrays run in processes of their own: see `tests.jax_world`."""
 
 import math
+import traceback
 from pathlib import Path
 
 import jax
@@ -19,6 +20,17 @@ from everstep.state.jax_layouts import _gridded, _named, box_of, layout_of
 
 P = PartitionSpec
 jnp = jax.numpy
+
+
+def each(names):
+    """Several of the functions below in one process, which takes a second to start: what each gives, or why it fails."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = ["", globals()[name]()]
+        except BaseException:  # noqa: BLE001  # the test that asks for it raises it
+            found[name] = [traceback.format_exc(), None]
+    return found
 
 
 # --- layouts, on one process whose devices are taken for those of several
@@ -296,7 +308,7 @@ def refusals():
 
 def local_devices():
     """Arrays over the four devices of one process: saved whole, without a copy of the whole, and put back as they lie."""
-    mesh = jax.make_mesh((2, 2), ("x", "y"))
+    mesh = jax.make_mesh((2, 2), ("x", "y"), devices=jax.devices()[:4])
     specs = {"cut": P("y", "x"), "partly": P("x"), "copies": P()}
     by_name = {name: NamedSharding(mesh, spec) for name, spec in specs.items()}
 

@@ -16,15 +16,28 @@ from tests.state.jax_ranks import SHAPES, fill, numbers
 HERE = "tests.state.jax_ranks"
 
 
-def test_a_layout_has_the_boxes_that_jax_gives_each_device(tmp_path):
+def outcome(found, name):
+    """What a function gave in another process; its failure is this test's."""
+    why, given = found[name]
+    assert not why, why
+    return given
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    """What one process with eight devices found."""
+    names = ["random_layouts", "regular_layouts", "other_shardings", "local_devices"]
+    return in_ranks(f"{HERE}:each", names, devices=8, folder=tmp_path_factory.mktemp("one"))[0]
+
+
+def test_a_layout_has_the_boxes_that_jax_gives_each_device(one):
     """Random meshes, specs with several axes on a dimension in any order, one to four devices in a process."""
-    in_ranks(f"{HERE}:random_layouts", devices=8, folder=tmp_path)
+    outcome(one, "random_layouts")
 
 
-def test_a_mesh_over_the_devices_of_processes_is_not_listed(tmp_path):
+def test_a_mesh_over_the_devices_of_processes_is_not_listed(one):
     """Axes that run over processes and their devices are told by steps, however many devices there are."""
-    [found] = in_ranks(f"{HERE}:regular_layouts", devices=8, folder=tmp_path)
-    assert found == {
+    assert outcome(one, "regular_layouts") == {
         "both": [
             [2, 2, 2],
             ["shard:0", "shard:1", "shard:1"],
@@ -45,16 +58,17 @@ def test_a_mesh_over_the_devices_of_processes_is_not_listed(tmp_path):
     }
 
 
-def test_other_shardings_have_a_layout_where_their_boxes_are_a_grid(tmp_path):
+def test_other_shardings_have_a_layout_where_their_boxes_are_a_grid(one):
     """Those of the compiler and of pmap; one that is cut anyhow has none."""
-    in_ranks(f"{HERE}:other_shardings", devices=8, folder=tmp_path)
+    outcome(one, "other_shardings")
 
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """What two processes with two devices each saved: entries of each, and all pieces with their rank."""
+    """What two processes with two devices each saved: a folder of it, entries, pieces by rank; and what they found."""
     folder = tmp_path_factory.mktemp("two")
-    ranks = in_ranks(f"{HERE}:save", ranks=2, devices=2, folder=folder)
+    both = in_ranks(f"{HERE}:each", ["save", "refusals"], ranks=2, devices=2, folder=folder)
+    ranks = [outcome(found, "save") for found in both]
     texts = [text for text, _ in ranks]
     assert texts[0] == texts[1]
     folder.joinpath("saved").write_bytes(
@@ -62,12 +76,12 @@ def two(tmp_path_factory):
     )
     entries = msgspec.json.decode(texts[0], type=list[Entry])
     check_entries(entries, Faults("entries"))
-    return folder, entries, [kept for _, kept in ranks]
+    return folder, entries, [kept for _, kept in ranks], both
 
 
 def test_the_pieces_of_all_processes_cover_each_array_once(two):
     """Each element is in one box; a box is here or there, or in the pieces of all its replicas, with equal bytes."""
-    _, entries, ranks = two
+    _, entries, ranks, _ = two
     for entry in entries:
         if not isinstance(entry, Tensor):
             continue
@@ -95,7 +109,7 @@ def boxes_of(path, ranks):
 
 def test_what_is_whole_on_every_process_has_no_layout(two):
     """Arrays on this process's devices, cut or not, and those that all processes have copies of."""
-    _, entries, _ = two
+    _, entries, _, _ = two
     plain = {entry.path for entry in entries if isinstance(entry, Tensor) and entry.layout is None}
     assert plain == {"here", "local", "all"}
     assert next(entry for entry in entries if entry.path == "tied").of == "rows"
@@ -104,14 +118,14 @@ def test_what_is_whole_on_every_process_has_no_layout(two):
 @pytest.mark.parametrize(("ranks", "devices", "turned"), [(2, 2, False), (2, 2, True), (1, 4, True)])
 def test_saved_on_two_processes_and_restored_in_another_sharding(two, tmp_path, ranks, devices, turned):
     """On two processes or one, bit for bit, reading only the boxes that are there."""
-    folder, _, _ = two
+    folder, *_ = two
     read = in_ranks(f"{HERE}:restore", str(folder), turned, ranks=ranks, devices=devices, folder=tmp_path)
     assert all(wanted == here for wanted, here in read)
 
 
 def test_saved_by_jax_and_restored_into_torch_and_numpy(two):
     """In place and anew, bit for bit."""
-    _, entries, ranks = two
+    _, entries, ranks, _ = two
     kept = [piece for each in ranks for piece in each]
     named = [entry for entry in entries if entry.path in ("", "rows", "columns", "half", "cube")]
     named[0] = msgspec.structs.replace(named[0], keys=[entry.path for entry in named[1:]])
@@ -132,11 +146,12 @@ def test_saved_by_jax_and_restored_into_torch_and_numpy(two):
         assert np.asarray(array).tobytes() == numbers(*SHAPES[name], 1).tobytes(), name
 
 
-def test_refused_by_name_or_told_by_steps(tmp_path):
+def test_refused_by_name_or_told_by_steps(two):
     """A rank that is not jax's process, a world that lacks a process."""
-    in_ranks(f"{HERE}:refusals", ranks=2, devices=2, folder=tmp_path)
+    for found in two[-1]:
+        outcome(found, "refusals")
 
 
-def test_arrays_on_several_devices_of_one_process_are_plain(tmp_path):
+def test_arrays_on_several_devices_of_one_process_are_plain(one):
     """Saved whole, shard by shard; restored as the live one lies, each device with what it has."""
-    in_ranks(f"{HERE}:local_devices", devices=4, folder=tmp_path)
+    outcome(one, "local_devices")

@@ -46,7 +46,7 @@ def jax_identity() -> JaxIdentity | None:
 class JaxExchange:
     """Keys in the service that process 0 of jax.distributed runs, below ``prefix``.
 
-    jax has no public name for the client: it is found where jax 0.5 to 0.10 have it. Each call has a deadline,
+    jax has no public name for the client: it is found where jax 0.5 to 0.12 have it. Each call has a deadline,
     because jax's own waits for ever when process 0 is frozen; after that the exchange is dead. When process 0
     dies, jax itself ends all other processes.
     """
@@ -142,6 +142,6 @@ def _unknown_jax(what: str) -> NotYetSupported:
     version = sys.modules["jax"].__version__
     return NotYetSupported(
         f"jax {version} is not one that everstep knows: {what}",
-        hint="everstep was tested with jax 0.5 to 0.10: use one of these",
+        hint="everstep was tested with jax 0.5 to 0.12: use one of these",
         version=version,
     )

@@ -35,7 +35,7 @@ class JaxBytes:
 
     def copy_to(self, into: memoryview) -> None:
         """Copy the elements out."""
-        NumpyBytes(np.asarray(self.array)).copy_to(into)
+        NumpyBytes(_on_host(self.array)).copy_to(into)
 
     def copy_from(self, filled: memoryview) -> None:
         """Never called: jax arrays do not change."""
@@ -57,11 +57,22 @@ class JaxPieced:
         array = self.array
         target = _bare(np.frombuffer(into, f"V{array.dtype.itemsize}")).reshape(array.shape)
         for shard in _shards_here(array).values():
-            target[shard.index] = _bare(np.asarray(shard.data)).reshape(target[shard.index].shape)
+            target[shard.index] = _bare(_on_host(shard.data)).reshape(target[shard.index].shape)
 
     def copy_from(self, filled: memoryview) -> None:
         """Never called: jax arrays do not change."""
         raise NotImplementedError(filled)
+
+
+def _on_host(array: jax.Array) -> np.ndarray[Any, Any]:
+    """The elements of an array on one device; those of this machine's memory as they lie.
+
+    jax keeps what it copied from a device for as long as the array lives, which would double the state in memory: a
+    second array on the same buffer is asked, and goes.
+    """
+    if all(device.platform == "cpu" for device in array.devices()):
+        return np.asarray(array)
+    return np.asarray(jax.make_array_from_single_device_arrays(array.shape, array.sharding, [array]))
 
 
 def _bare(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
