@@ -15,13 +15,13 @@ from everstep.format.index import Chunk, Index, Meta, Shard
 from everstep.format.layouts import make_layout, parts, sharers
 from everstep.format.limits import FORMAT_MAJOR
 from everstep.format.outline import Outline
-from everstep.format.packs import PAGE
+from everstep.format.packs import PAGE, pack_entry, write_header
 from everstep.plan.save import plan_save
 from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.fence import Attempt
 from everstep.repository.repository import Repository
 from everstep.repository.saves import Save, announce, begin, commit, join, write_index
-from tests.repository.worlds import no_sleep, write_pack
+from tests.repository.worlds import no_sleep
 
 SHAPE = (7, 4)
 
@@ -108,13 +108,24 @@ def planned(rank: int, world: int, state: State) -> list[int]:
     return list(plan_save(state.held, rank=rank, world=world, entries=state.entries).writes)
 
 
+def pack(held: Sequence[tuple[Tensor, Held]]) -> bytes:
+    """The bytes of a pack with these boxes."""
+    header = bytearray(PAGE)
+    entries = [pack_entry(one.path, one.dtype, one.shape, found.box) for one, found in held]
+    write_header(entries, memoryview(header))
+    return bytes(header) + b"".join(found.body for _, found in held)
+
+
 def index_of(
     repo: Repository, save: Save, rank: int, state: State, *, writes: Sequence[int] | None = None
 ) -> Index:
     """What the rank writes of its state, by plan or as told; its pack is in the store."""
     plan = plan_save(state.held, rank=rank, world=save.world, entries=state.entries)
     mine = [state.held[n] for n in (plan.writes if writes is None else writes)]
-    packs = (write_pack(repo.store, save, rank, [one.body for one in mine]),) if mine else ()
+    tensors = {one.path: one for one in state.entries if isinstance(one, Tensor)}
+    key = save.pack_key(rank, 0)
+    if mine:
+        repo.store.create(key, pack([(tensors[one.path], one) for one in mine]))
     shards, at = [], PAGE
     for one in mine:
         chunks = (Chunk(digest_of(one.body), 0, at, len(one.body)),) if one.body else ()
@@ -127,7 +138,7 @@ def index_of(
         rank=rank,
         world=save.world,
         plan=plan.digest,
-        packs=packs,
+        packs=(key,) if mine else (),
         entries=state.entries,
         shards=tuple(shards),
         meta=Meta(metrics={"loss": 0.5 + rank}, config={"$": "dict", "keys": [], "values": []}),

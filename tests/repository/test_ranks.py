@@ -21,12 +21,14 @@ from everstep.format.entries import Alias, Container, Tensor, Value
 from everstep.format.layouts import make_layout
 from everstep.format.outline import Outline
 from everstep.format.wire import from_bytes, to_bytes
+from everstep.repository.agreement import check_layouts
 from everstep.repository.attempts import claim
 from everstep.repository.catalogue import newest
 from everstep.repository.copying import copy
 from everstep.repository.decisions import decision
 from everstep.repository.fork import fork
 from everstep.repository.keys import index_key, save_prefix
+from everstep.repository.manifests import make_manifest
 from everstep.repository.objects import create_same
 from everstep.repository.reading import load_index, read_indexes, read_manifest
 from everstep.repository.saves import begin, commit, committed_bytes, parse_committed, write_index
@@ -341,16 +343,21 @@ def test_boxes_that_overlap_are_named(by_outlines):
     assert caught.value.fields["ranks"] == ((0,), (1,))
 
 
-@WAYS
-def test_a_layout_with_ranks_beyond_the_world_is_refused(by_outlines):
-    """By the leaf and the rank that does not exist."""
+def test_a_layout_with_ranks_beyond_the_world_is_refused():
+    """By the leaf and the rank that does not exist: before the index is written, and by whoever commits."""
     repo, attempt = started(ranks=2)
     layout = make_layout(shape=(3,), ranks=range(3), placements=("shard:0",))
-    found = [changed(state(rank, 2), "model/w", tensor("model/w", SHAPE, layout)) for rank in range(2)]
-    found = [State(one.entries, tuple(held for held in one.held if held.path != "model/w")) for one in found]
-    save, outlines = written(repo, attempt, 1, found)
+    good = [state(rank, 2) for rank in range(2)]
+    bad = changed(good[0], "model/w", tensor("model/w", SHAPE, layout))
+    bad = State(bad.entries, tuple(held for held in bad.held if held.path != "model/w"))
+    with pytest.raises(SaveFailed, match=r"layout of 'model/w' names rank 2; there are 2 ranks"):
+        written(repo, attempt, 1, [bad, good[1]])
+    save, outlines = written(repo, attempt, 1, good)
+    manifest = make_manifest(
+        save.plan, [msgspec.structs.replace(one, entries=bad.entries) for one in outlines[:1]]
+    )
     with pytest.raises(DisagreeingPlans, match=r"layout of 'model/w' names rank 2, .* has 2 ranks") as caught:
-        committed(repo, save, outlines, by_outlines)
+        check_layouts(manifest)
     assert (caught.value.fields["path"], caught.value.fields["ranks"]) == ("model/w", (2,))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -10,6 +9,7 @@ import msgspec
 
 from everstep.errors import DisagreeingPlans
 from everstep.format.entries import Alias, Container, Entry, Layout, Tensor, Value
+from everstep.format.layouts import last_rank
 from everstep.format.manifest import Manifest
 from everstep.format.outline import Outline
 from everstep.format.own import shared_entries
@@ -77,7 +77,7 @@ def check_layouts(manifest: Manifest) -> None:
     """Raise `DisagreeingPlans` for a layout that names ranks beyond the world."""
     for entry in manifest.entries:
         if isinstance(entry, Tensor) and entry.layout is not None:
-            last = _last_rank(entry.layout)
+            last = last_rank(entry.layout)
             if last >= manifest.world:
                 raise DisagreeingPlans(
                     f"the layout of {entry.path!r} names rank {last}, and save {manifest.save} of run"
@@ -157,16 +157,8 @@ def _described(entry: Entry | None) -> str:
 def _laid_out(layout: Layout) -> str:
     return (
         f"{', '.join(layout.placements) or 'whole'} on a mesh {list(layout.shape)} of ranks"
-        f" {_cut(layout.ranks) if layout.ranks else f'{layout.start} to {_last_rank(layout)}'}"
+        f" {_cut(layout.ranks) if layout.ranks else f'{layout.start} to {last_rank(layout)}'}"
     )
-
-
-def _last_rank(layout: Layout) -> int:
-    if layout.ranks:
-        return max(layout.ranks)
-    if layout.strides:
-        return layout.start + sum((n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True))
-    return layout.start + math.prod(layout.shape) - 1
 
 
 def _cut(value: object) -> str:

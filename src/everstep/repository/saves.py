@@ -20,7 +20,7 @@ from everstep.format.digests import digest_of
 from everstep.format.entries import Entry, Tensor
 from everstep.format.ids import SaveId
 from everstep.format.index import Index, compacted
-from everstep.format.layouts import parts
+from everstep.format.layouts import last_rank, parts
 from everstep.format.limits import FORMAT_MAJOR
 from everstep.format.outline import Outline, outline
 from everstep.format.records import CommitRecord, Parent, PlanRecord
@@ -102,8 +102,8 @@ def write_index(
 
     What rank 0 says too is left out when this rank's plan is rank 0's (`join`). ``entries``, by path, are those
     that an index needs which is compact already. ``replicas`` go into the outline. Raises `SaveFailed` for an
-    index that is not this save's, for a rank beyond the world, for packs of other saves when there is no base, and
-    for boxes that the rank does not have by the tensor's layout, where no reader would look for them.
+    index that is not this save's, for a rank beyond the world, also one in a layout, for packs of other saves when
+    there is no base, and for boxes that the rank does not have by the tensor's layout, where no reader would look.
     """
     if (index.run, index.save, index.world) != (save.run, str(save.id), save.world):
         raise _refused(save, index, f"it is of {index.run} {index.save} in a world of {index.world}")
@@ -180,6 +180,16 @@ def _abort_if_possible(repo: Repository, run: str, save: SaveId, why: str) -> No
 
 
 def _check_boxes(save: Save, index: Index, entries: Mapping[str, Entry]) -> None:
+    """That layouts name ranks of this world, and that the boxes are this rank's by them."""
+    for entry in entries.values():
+        if isinstance(entry, Tensor) and entry.layout is not None:
+            last = last_rank(entry.layout)
+            if last >= save.world:
+                raise _refused(
+                    save,
+                    index,
+                    f"the layout of {entry.path!r} names rank {last}; there are {save.world} ranks",
+                )
     for shard in index.shards:
         tensor = entries.get(shard.path)
         if not isinstance(tensor, Tensor) or tensor.layout is None:
