@@ -88,7 +88,7 @@ def _text(path: Path) -> str:
 
 
 def _serve() -> None:
-    import torch  # noqa: F401 - loaded once, for all ranks to come
+    import torch
     import torch.distributed.fsdp
     import torch.distributed.tensor  # noqa: F401
 

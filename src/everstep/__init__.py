@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from everstep.state.architecture import Architecture
     from everstep.state.per_rank import PerRank
     from everstep.state.rng import RNG
+    from everstep.state.stage import Stage
 
 __all__ = [
     "RNG",
@@ -23,6 +24,7 @@ __all__ = [
     "EverstepError",
     "Pending",
     "PerRank",
+    "Stage",
     "load",
     "rebuild",
 ]
@@ -35,6 +37,7 @@ _HOMES = {
     "Pending": "everstep.checkpointer.pending",
     "PerRank": "everstep.state.per_rank",
     "RNG": "everstep.state.rng",
+    "Stage": "everstep.state.stage",
     "load": "everstep.checkpointer.loading",
     "rebuild": "everstep.checkpointer.loading",
 }

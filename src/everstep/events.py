@@ -9,6 +9,7 @@ __all__ = [
     "Event",
     "FellBack",
     "Listener",
+    "PartsResized",
     "Retried",
     "SaveCommitted",
     "SaveFailing",
@@ -98,6 +99,17 @@ class FellBack(Event):
     damaged_step: int
     to_step: int
     error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartsResized(Event):
+    """What was saved by each rank on its own was restored on another number of ranks, by the rule of `PerRank`."""
+
+    run: str
+    step: int
+    paths: tuple[str, ...]
+    saved_world: int
+    world: int
 
 
 Listener = Callable[[Event], None]

@@ -11,6 +11,7 @@ WORLD = 3
 
 @pytest.fixture(scope="module")
 def zygote():
+    """Forks the ranks of this module's launches."""
     with Zygote() as running:
         yield running
 

@@ -23,7 +23,15 @@ from everstep.checkpointer.stepping import steps
 from everstep.checkpointer.telling import log_event, log_trouble
 from everstep.config import process_settings, settings
 from everstep.errors import UsageError
-from everstep.events import Listener, SaveCommitted, SaveFailing, SaveSkipped, SaveStaged, SaveStarted
+from everstep.events import (
+    Listener,
+    PartsResized,
+    SaveCommitted,
+    SaveFailing,
+    SaveSkipped,
+    SaveStaged,
+    SaveStarted,
+)
 from everstep.format.index import Meta
 from everstep.plan.save import plan_save
 from everstep.progress import ProgressFile
@@ -171,6 +179,16 @@ class Checkpointer:
             self._progress.step(reached or 0)
         if restored is not None:
             self.coverage = restored.coverage
+            if restored.coverage.resized:
+                self._listener(
+                    PartsResized(
+                        run=self._launch.run,
+                        step=restored.checkpoint.step,
+                        paths=restored.coverage.resized,
+                        saved_world=restored.checkpoint.world,
+                        world=self._launch.world,
+                    )
+                )
             self._metrics = dict(restored.checkpoint.metrics)
             self._base = Base(checkpoint=restored.checkpoint, known=known_chunks(restored.indexes))
         self.prepare(state)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import logging
 
-from everstep.events import Event, FellBack, Retried, SaveCommitted, SaveFailing, SaveSkipped, SaveStaged
+from everstep.events import (
+    Event,
+    FellBack,
+    PartsResized,
+    Retried,
+    SaveCommitted,
+    SaveFailing,
+    SaveSkipped,
+    SaveStaged,
+)
 
 __all__ = ["log_event", "log_trouble"]
 
@@ -30,6 +39,11 @@ def log_event(event: Event) -> None:
                 "CHECKPOINT DAMAGED: %s step %d does not verify (%s); going on from step %d",
                 run, damaged, error, to,
             )  # fmt: skip
+        case PartsResized(run=run, step=step, paths=paths, saved_world=saved, world=world):
+            _log.warning(
+                "%s step %d was saved on %d ranks and is restored on %d: by rank are %s",
+                run, step, saved, world, ", ".join(paths),
+            )  # fmt: skip
         case Retried(verb=verb, key=key, error=error, wait_s=wait):
             _log.warning("%s %s: %s; trying again in %.1f s", verb, key, error, wait)
         case _:
@@ -38,7 +52,7 @@ def log_event(event: Event) -> None:
 
 def log_trouble(event: Event) -> None:
     """A line for what is not as it should be: what went well, rank 0 tells for all."""
-    if not isinstance(event, SaveCommitted | SaveSkipped):
+    if not isinstance(event, SaveCommitted | SaveSkipped | PartsResized):
         log_event(event)
 
 
