@@ -31,10 +31,10 @@ def a_state(tensors=6, elements=50_000):
     return state | {f"bias{n}": rng.integers(0, 255, 300 + n, np.uint8) for n in range(tensors)}
 
 
-def stored(state, chunk_bytes=16 * 2**10):
+def stored(state, chunk_bytes=16 * 2**10, pack_bytes=128 * 2**10):
     """A store with the state in it, its entries and its index."""
     store, flat = MemoryStore(), made.flat_of(state)
-    saved = made.save(store, flat, stage_options={"chunk_bytes": chunk_bytes, "pack_bytes": 128 * 2**10})
+    saved = made.save(store, flat, stage_options={"chunk_bytes": chunk_bytes, "pack_bytes": pack_bytes})
     store.create("object", b"m" * 5000)
     return store, flat, saved.index
 
@@ -238,10 +238,11 @@ class Flipping:
             into[0] ^= 1
 
 
-def test_bytes_damaged_on_the_way_of_one(tmp_path):
+@pytest.mark.parametrize(("elements", "chunk_bytes"), [(50_000, 16 * 2**10), (3 * MIB, 300 * 2**10)])
+def test_bytes_damaged_on_the_way_of_one(tmp_path, elements, chunk_bytes):
     """What a rank hands on is verified by each that takes it; wrong bytes are read again from the store."""
-    state = a_state()
-    given = stored(state)
+    state = a_state(2, elements)
+    given = stored(state, chunk_bytes=chunk_bytes, pack_bytes=8 * chunk_bytes)
     ranks = together(2, given, tmp_path, stores={0: Flipping(given[0])})
     assert [rank.error for rank in ranks] == [None, None]
     assert all(rank.right(state) for rank in ranks)

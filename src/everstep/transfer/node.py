@@ -180,6 +180,7 @@ def on_node(
     Raises what ``ranks`` raises for a rank that does not say which ranks are on its node.
     """
     local = ranks.local_ranks if ranks.world > 1 else (ranks.rank,)
+    topic = f"node-{topic.replace('/', '-')}"  # a family of topics of its own, in which nothing is settled
     patience = Patience(seconds=patience_s, sleep=sleep, now=now)
     with ExitStack() as stack:
         folder: Folder | None = None
