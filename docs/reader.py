@@ -5,6 +5,8 @@ import json
 import struct
 import sys
 from collections.abc import Callable
+from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -64,29 +66,76 @@ def read(store: Path, run: str) -> dict[str, Any]:
     manifest, folder = newest(store, run)
     entries = {entry["path"]: entry for entry in manifest["entries"]}
     leaves = {path: value(entry["value"]) for path, entry in entries.items() if entry["kind"] == "value"}
-    stored = {}
+    stored: dict[str, np.ndarray] = {}
+    found: dict[str, dict[Any, int]] = {}
     for rank, digest, _size in manifest["indexes"]:
         index = described(folder / f"rank-{rank:07d}.{digest}.json", digest)
         for shard in index["shards"]:
+            entry, sizes = entries[shard["path"]], shard["sizes"]
+            check_box(entry, shard, rank)
             body = bytearray()
             for chunk, pack, offset, length in shard["chunks"]:
                 with (store / index["packs"][pack]).open("rb") as opened:
                     opened.seek(offset)
                     body += verified(opened.read(length), chunk, f"{shard['path']} in {opened.name}")
-            entry, sizes = entries[shard["path"]], shard["sizes"]
-            try:
-                dtype = np.dtype(entry["dtype"]).newbyteorder("<")
-            except TypeError:
-                dtype = f"V{len(body) // max(1, int(np.prod(sizes)))}"
-            whole = stored.setdefault(entry["path"], np.zeros(entry["shape"], dtype))
+            whole = stored.setdefault(entry["path"], np.zeros(entry["shape"], element(entry, sizes, body)))
             box = tuple(slice(at, at + n) for at, n in zip(shard["offsets"], sizes, strict=True))
-            whole[box] = np.frombuffer(body, dtype).reshape(sizes)
+            whole[box] = np.frombuffer(body, whole.dtype).reshape(sizes)
+            found.setdefault(entry["path"], {})[str(box)] = prod(sizes)
+    for path, entry in entries.items():
+        if entry["kind"] == "tensor":
+            if sum(found.get(path, {}).values()) != prod(entry["shape"]):
+                raise ValueError(f"{path} is not all there")
+            stored.setdefault(path, np.zeros(entry["shape"], element(entry, [], b"")))
     for path, entry in entries.items():
         if entry["kind"] in ("tensor", "alias"):
             of = entries[entry.get("of", path)]
             view = entry if "of" in entry and "shape" in entry else of.get("extra", {}).get("view")
             leaves[path] = seen(stored[of["path"]], view) if view else stored[of["path"]]
     return leaves
+
+
+def element(entry: Any, sizes: list[int], body: bytes | bytearray) -> np.dtype:
+    """NumPy's type for the elements of a box, or bare bytes."""
+    try:
+        known: np.dtype = np.dtype(entry["dtype"])
+        return known.newbyteorder("<")
+    except TypeError:
+        return np.dtype(f"V{len(body) // prod(sizes) if 0 not in sizes else 1}")
+
+
+def check_box(entry: Any, shard: Any, rank: int) -> None:
+    """A tensor's layout says which boxes a rank of its mesh holds; others are there for leaves of several stages."""
+    held = boxes(entry["layout"], entry["shape"], rank) if "layout" in entry else set()
+    if held and prod(shard["sizes"]) and (tuple(shard["offsets"]), tuple(shard["sizes"])) not in held:
+        raise ValueError(f"rank {rank} has a box of {shard['path']} that is not its own")
+
+
+def boxes(layout: Any, shape: list[int], rank: int) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Offsets and sizes of the boxes that a rank holds of a tensor of this shape, by the layout alone."""
+    mesh, found = layout["mesh"], set()
+    strides = layout.get("strides") or [prod(mesh[d + 1 :]) for d in range(len(mesh))]
+    for number, at in enumerate(product(*map(range, mesh))):
+        there = layout.get("start", 0) + sum(c * step for c, step in zip(at, strides, strict=True))
+        if (layout["ranks"][number] if "ranks" in layout else there) != rank:
+            continue
+        kept = [np.arange(n) for n in shape]
+        for c, n, placement in zip(at, mesh, layout["placements"], strict=True):
+            if placement != "replicate":
+                _, d, *factor = placement.split(":")
+                kept[int(d)] = np.concatenate(
+                    [cut(part, n)[c] for part in cut(kept[int(d)], int(*factor or (1,)))]
+                )
+        runs = [np.split(left, np.flatnonzero(np.diff(left) != 1) + 1) for left in kept]
+        for box in product(*([run for run in each if len(run)] for each in runs)):
+            found.add((tuple(int(run[0]) for run in box), tuple(len(run) for run in box)))
+    return found
+
+
+def cut(elements: np.ndarray, parts: int) -> list[np.ndarray]:
+    """Consecutive parts of one size, rounded up; the last ones are shorter, or empty."""
+    size = -(-len(elements) // parts)
+    return [elements[n * size : (n + 1) * size] for n in range(parts)]
 
 
 def seen(array: np.ndarray, view: Any) -> np.ndarray:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import math
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import everstep as es
+from everstep.format.layouts import make_layout, parts
+from everstep.store.local import LocalStore
+from tests.repository.rank_worlds import array, put_ranks
+from tests.repository.worlds import started
 
 ROOT = Path(__file__).parents[2]
 
@@ -111,3 +120,58 @@ def read_by(target, folder):
         return False
     older = sorted((folder / "runs" / "r" / "commits").iterdir())[1].name.split(".")[1]
     return "packs" in target.parts or older not in str(target)
+
+
+@st.composite
+def layouts(draw):
+    """A layout on a mesh of one to three dimensions, and the shape of a tensor."""
+    mesh = tuple(draw(st.lists(st.integers(1, 3), min_size=1, max_size=3)))
+    shape = tuple(draw(st.lists(st.integers(0, 9), min_size=1, max_size=3)))
+    dims = st.integers(0, len(shape) - 1)
+    placement = st.one_of(
+        st.just("replicate"),
+        dims.map("shard:{}".format),
+        st.tuples(dims, st.integers(1, 3)).map(lambda cut: f"strided:{cut[0]}:{cut[1]}"),
+    )
+    placements = draw(st.lists(placement, min_size=len(mesh), max_size=len(mesh)))
+    ranks = draw(st.permutations(range(math.prod(mesh) + 2)))[: math.prod(mesh)]
+    ordered = draw(st.booleans())
+    return make_layout(shape=mesh, ranks=sorted(ranks) if ordered else ranks, placements=placements), shape
+
+
+@given(layouts())
+def test_its_arithmetic_of_layouts_is_the_codes(reader, found):
+    """The page alone leads to the same boxes for every rank."""
+    layout, shape = found
+    written = json.loads(msgspec.json.encode(layout))
+    for rank in range(math.prod(layout.shape) + 2):
+        boxes = {(part.box.offsets, part.box.sizes) for part in parts(layout, shape, rank)}
+        assert reader.boxes(written, list(shape), rank) == boxes
+
+
+def test_it_reads_what_several_ranks_wrote(reader, tmp_path):
+    """Compact indexes, sharded tensors, parts by rank and stages: every leaf, to the bit."""
+    repo, attempt = started(LocalStore(tmp_path), ranks=4)
+    put_ranks(repo, attempt, 7, mesh=(2, 2))
+    found = reader.read(tmp_path, "run")
+    assert found.pop("step") == 7
+    paths = [
+        "model/w",
+        "model/b",
+        "part/layers/table",
+        *(f"{a}/{r}" for a in ("loader", "part/layers") for r in range(4)),
+    ]
+    np.testing.assert_array_equal(found.pop("model/tied"), found["model/w"])
+    assert sorted(found) == sorted(paths)
+    for path, leaf in found.items():
+        np.testing.assert_array_equal(leaf, array(path, leaf.shape))
+
+
+def test_it_finds_a_box_that_is_missing_or_of_another_rank(reader):
+    """Neither zeros nor another rank's numbers are taken for what was written."""
+    layout = {"mesh": [2], "placements": ["shard:0"]}
+    entry = {"path": "w", "shape": [4], "layout": layout}
+    reader.check_box(entry, {"path": "w", "offsets": [2], "sizes": [2]}, 1)
+    reader.check_box(entry, {"path": "w", "offsets": [0], "sizes": [4]}, 2)
+    with pytest.raises(ValueError, match="not its own"):
+        reader.check_box(entry, {"path": "w", "offsets": [0], "sizes": [2]}, 1)
