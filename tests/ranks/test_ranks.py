@@ -146,8 +146,12 @@ def test_a_rank_0_that_comes_late_is_waited_for():
         """Rank 1's: at 22 s, beyond the deadline, rank 0 starts; it stands at 24 s until rank 0 has come, then at 30 s."""
 
         seconds = 0.0
+        running = False
 
         def sleep(self, seconds):
+            if not self.running:
+                time.sleep(0.001)
+                return
             self.seconds += seconds
             if self.seconds > 22:
                 late.set()
@@ -161,6 +165,7 @@ def test_a_rank_0_that_comes_late_is_waited_for():
         ranks = rank_of(exchange, rank, 3, **more)
         met.wait()
         ranks.meet(1200)
+        clock.running = True
         if rank == 0:
             late.wait()
         try:
@@ -231,6 +236,20 @@ def test_an_error_that_is_told_is_raised_where_it_is_heard():
     results = all_ranks(2, does)
     assert type(results[1]) is Fenced
     assert results[1].message == "rank 0: no"
+
+
+def test_telling_twice_under_one_topic_is_refused():
+    """The second word would be lost, because the first of a key wins; after a settle of its family it is new."""
+
+    def does(ranks):
+        ranks.tell("x/1", b"1")
+        with pytest.raises(UsageError, match="x/1"):
+            ranks.tell("x/1", b"2")
+        settle(ranks, "x/2")
+        ranks.tell("x/1", b"3")
+        return ranks.hear("x/1", timeout_s=1200, who=1 - ranks.rank)
+
+    assert all_ranks(2, does) == {0: b"3", 1: b"3"}
 
 
 def test_one_who_does_not_tell_is_named():

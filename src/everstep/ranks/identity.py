@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -82,8 +80,10 @@ def _groups() -> Iterator[tuple[str, int, int]]:
     torch = sys.modules.get("torch.distributed")
     if torch is not None and torch.is_available() and torch.is_initialized():
         yield "torch.distributed", torch.get_rank(), torch.get_world_size()
-    if "jax" in sys.modules and importlib.util.find_spec("everstep.ranks.jax_exchange"):
-        found = importlib.import_module("everstep.ranks.jax_exchange").jax_identity()
+    if "jax" in sys.modules:
+        from everstep.ranks.jax_exchange import jax_identity  # noqa: PLC0415  # only where jax is in use
+
+        found = jax_identity()
         if found is not None:
             yield "jax.distributed", found.rank, found.world
 

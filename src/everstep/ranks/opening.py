@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import sys
 import time
 from collections.abc import Callable
@@ -62,11 +60,11 @@ def choose_exchange(told: ProcessSettings, me: Identity, *, store: Objects, run:
         else:
             host, port = told.master_addr, told.master_port
             return agent_exchange(host=host, port=port, prefix=prefix, world=me.world)
-    if "jax" in sys.modules and importlib.util.find_spec("everstep.ranks.jax_exchange"):
-        jax = importlib.import_module("everstep.ranks.jax_exchange")
-        if jax.jax_identity() is not None:
-            opened: Exchange = jax.JaxExchange(prefix=prefix)
-            return opened
+    if "jax" in sys.modules:
+        from everstep.ranks.jax_exchange import JaxExchange, jax_identity  # noqa: PLC0415  # only where jax is in use
+
+        if jax_identity() is not None:
+            return JaxExchange(prefix=prefix)
     return StoreExchange(store, run=run, launch=launch_id(told), poll_s=max(1.0, me.world / 500))
 
 

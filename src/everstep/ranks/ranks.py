@@ -104,10 +104,17 @@ class Ranks:
     def tell(self, topic: str, word: Word) -> None:
         """Say something to the ranks that will `hear` it; an error is raised there.
 
-        Does not wait, but for the others to be there at all when it is the first call.
+        Does not wait, but for the others to be there at all when it is the first call. Raises `UsageError` for a
+        topic that this rank has told already and that no `settle` of its family has ended.
         """
         self.meet(self._patience_s)
         key = f"{self._turn(topic)}/{key_part(topic)}.{self.rank}"
+        if key in self._stale.get(family_of(topic), ()):
+            raise UsageError(
+                f"rank {self.rank} has told {topic!r} already",
+                hint="give each word a topic of its own, or settle one of its family in between",
+                topic=topic,
+            )
         self._say(topic, key, encode(topic, self._mine(word)))
 
     def hear(self, topic: str, *, timeout_s: float, who: int = 0) -> bytes:
