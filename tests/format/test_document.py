@@ -21,7 +21,7 @@ GOLDEN = {
 def test_its_json_is_that_of_the_golden_files():
     """Each example is one of the frozen objects, in full."""
     blocks = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
-    assert len(blocks) == 9
+    assert len(blocks) == 10
     assert all(block in GOLDEN.values() for block in blocks)
 
 
@@ -62,6 +62,8 @@ def test_it_knows_every_kind_of_value():
         ("zero dimensions left out | 2^50", limits.MAX_TENSOR_BYTES == 2**50),
         ("a chunk | 64 MiB", limits.MAX_CHUNK_BYTES == 64 * 2**20),
         ("ranks | 1,000,000", limits.MAX_RANKS == 1_000_000),
+        ("a layout's mesh | 1,000,000", limits.MAX_RANKS == 1_000_000),
+        ("times its strided factors | 16,777,216", limits.MAX_SHARES == 16_777_216),
         ("a pack's header | 100,000,000 bytes", limits.MAX_PACK_HEADER_BYTES == 100_000_000),
     ],
 )
