@@ -62,9 +62,9 @@ def restore(rank, folder, where, kill_after, budget):
     exchange = StoreExchange(LocalStore(folder / "exchange"), run="run", launch="one", poll_s=0.01)
     ranks = Ranks(exchange, Identity(rank=rank, world=WORLD), patience_s=60.0)
     with on_node(ranks, store, topic="restore/1", where=where, budget_bytes=budget) as node:
-        reads_from, reads = node.share(plan_load(wanted, [index]))
-        download(reads_from, reads, wanted, run="run", step=7, workers=2)
         used = str(node._folder.path)
+        with node.share(plan_load(wanted, [index])) as (reads_from, reads):
+            download(reads_from, reads, wanted, run="run", step=7, workers=2)
     right = all(np.array_equal(w.target.bytes, contents(n)) for n, w in enumerate(wanted))
     done = {"right": bool(right), "bytes": counted.bytes_out, "folder": used}
     (folder / f"done.{rank}").write_text(json.dumps(done))

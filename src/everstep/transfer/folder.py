@@ -141,6 +141,7 @@ class Folder:
                     self.path.rmdir()
         finally:
             os.close(self._fd)
+            self._fd = -1  # whoever still asks gets an error, not another file of this number
 
 
 def _check_own(path: Path, fd: int) -> None:

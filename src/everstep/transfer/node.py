@@ -63,6 +63,7 @@ class Node:
 
     ``store`` reads whole objects (`Store.get`: manifest and indexes) once for all of them. `share` tells them which
     reads this rank has, and gives the store and the reads to `download` with. Alone, both are what they were.
+    `close` it, or leave `on_node`.
     """
 
     def __init__(
@@ -84,30 +85,37 @@ class Node:
         self._open: list[Handing] = []
         self.store: Store = inner if folder is None else self._handing(folder, (), budget_bytes)
 
-    def share(self, reads: Sequence[Read]) -> tuple[Store, tuple[Read, ...]]:
+    @contextmanager
+    def share(self, reads: Sequence[Read]) -> Iterator[tuple[Store, tuple[Read, ...]]]:
         """The store to read from, and the reads cut and ordered so that ranks read for each other.
 
-        Every rank of the node calls it once, one that reads nothing too, or leaves the context: a rank that
-        does neither is waited for until patience ends. No rank waits for another without a deadline, and what
-        does not come is read from the store.
+        Every rank of the node calls it once, one that reads nothing too, or leaves the node: a rank that does
+        neither is waited for until patience ends. On leaving, with an error too, the others see at once that nothing
+        more comes from this rank. No rank waits for another without a deadline, and what does not come is read
+        from the store.
         """
-        if self._folder is None:
-            return self._inner, tuple(reads)
+        folder = self._folder
         try:
-            deal = self._dealt(self._folder, reads)
+            deal = None if folder is None else self._dealt(folder, reads)
         except OSError:  # no space even for a few words
             deal = None
-        if deal is None:
-            return self._inner, tuple(reads)
-        ordered = arrange(reads, deal.units, self._folder.rank)
-        return self._handing(self._folder, deal.units, deal.room), ordered
+        try:
+            if folder is None or deal is None:
+                yield self._inner, tuple(reads)
+            else:
+                ordered = arrange(reads, deal.units, folder.rank)
+                yield self._handing(folder, deal.units, deal.room), ordered
+        finally:
+            self.close()
 
     def close(self) -> None:
-        """Let files go, and the folder."""
+        """Let files go, and the folder; again is no error."""
         for handing in self._open:
             handing.close()
+        self._open.clear()
         if self._folder is not None:
             self._folder.leave()
+            self._folder = None
 
     def _handing(self, folder: Folder, units: tuple[Unit, ...], room: int) -> Handing:
         handing = Handing(self._inner, folder, units=units, room_bytes=room, patience=self._patience)
@@ -171,8 +179,8 @@ def on_node(
         with on_node(ranks, store, topic=f"restore/{attempt}/{step}") as node:
             manifest = read_manifest(replace(repository, store=node.store), chosen)
             ...
-            reads_from, ordered = node.share(plan_load(wanted, indexes))
-            download(reads_from, ordered, wanted, ...)
+            with node.share(plan_load(wanted, indexes)) as (reads_from, ordered):
+                download(reads_from, ordered, wanted, ...)
 
     A rank alone on its node costs nothing: no exchange, no folder. Each rank has at most ``budget_bytes`` on their way
     to others, in shared memory if there is enough (or under ``where``); what has no room each rank reads for
