@@ -386,3 +386,16 @@ def test_a_partitioned_optimizer_is_refused_with_what_to_do():
     with pytest.raises(UnsupportedLeaf, match="each rank has the state of some parameters") as caught:
         flatten({"model": net, "opt": ZeroRedundancyOptimizer(net.parameters())})
     assert "es.Stage(optimizer.optim)" in caught.value.hint
+
+
+def test_pieces_of_flattened_parameters_are_refused_with_what_to_do():
+    """FSDP 1 marks them: a piece of one size on all ranks would look like a replica."""
+    net = model()
+    state = {"model": net, "opt": adam(net)}
+    entries, _ = saved(state)
+    net["b"].weight._fsdp_flattened = True
+    with pytest.raises(UnsupportedLeaf, match="FSDP 1 has flattened") as caught:
+        flatten(state)
+    assert "fully_shard" in caught.value.hint
+    with pytest.raises(RestoreMismatch, match="FSDP 1 has flattened"):
+        match(state, entries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -20,6 +20,8 @@ from everstep.state.saved import Saved
 from everstep.state.state_tensors import InPlace
 
 __all__ = ["OptimizerKind"]
+
+_FLATTENED: Final = "of whose parameters FSDP 1 has flattened some, each rank with a piece"
 
 
 class OptimizerKind:
@@ -38,7 +40,7 @@ class OptimizerKind:
 
     def flatten(self, value: torch.optim.Optimizer, path: str, into: Flattening) -> None:
         """Write the state dict: by name as ``state``, ``param_groups`` without parameters, and ``members``."""
-        _refuse_partitioned(value, path)
+        _refuse_pieces(value, path)
         state = take_state(value, path)
         naming = self._naming(value, into.root)
         named = by_name(state, naming.saved) if naming is not None else None
@@ -54,6 +56,8 @@ class OptimizerKind:
             return into.problem(
                 saved.path, f"is a {type_name(live)} in the state and no optimizer in the checkpoint"
             )
+        if _flattened(live):
+            return into.problem(saved.path, f"is a {type_name(live)}, {_FLATTENED}")
         state = take_state(live, saved.path)
         if saved.child("members") is not None and saved.child("param_groups") is not None:
             naming = self._naming(live, into.root)
@@ -75,13 +79,20 @@ class OptimizerKind:
         return self._parameters.naming(optimizer)
 
 
-def _refuse_partitioned(value: torch.optim.Optimizer, path: str) -> None:
+def _refuse_pieces(value: torch.optim.Optimizer, path: str) -> None:
     if any(kind.__name__ == "ZeroRedundancyOptimizer" for kind in type(value).__mro__):
         refuse(
             path,
             value,
             "each rank has the state of some parameters, in an optimizer of its own",
             "give that one: es.Stage(optimizer.optim); or spread the parameters by fully_shard instead",
+        )
+    if _flattened(value):
+        refuse(
+            path,
+            value,
+            f"it is one {_FLATTENED}",
+            "use fully_shard, or give what FSDP.optim_state_dict returns",
         )
 
 
@@ -96,6 +107,15 @@ def _refuse_in_stage(value: torch.optim.Optimizer, path: str, *, named: bool) ->
         )
     if isinstance(value, torch.optim.LBFGS):
         refuse(path, value, "it is in a Stage, and its state is of all parameters in order")
+
+
+def _flattened(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether FSDP 1 has flattened parameters of it: a rank's piece tells neither its shape nor its place."""
+    return any(
+        getattr(parameter, "_fsdp_flattened", False)
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    )
 
 
 def _by_position(live: torch.optim.Optimizer, state: Any, saved: Saved, into: Restoring) -> Later:
