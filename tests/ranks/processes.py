@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -72,12 +72,19 @@ def run_ranks(program: str, world: int, *, timeout_s: float = 90, **environment:
     return [Ended(code=process.returncode, out=out, err=err) for process, out, err in ended]
 
 
-def torchrun(program: str, world: int, *more: str, timeout_s: float = 120, **environment: str) -> Ended:
-    """Run a program (a path) under torchrun on a free port."""
+def torchrun(
+    program: str,
+    world: int,
+    *more: str,
+    arguments: Sequence[str] = (),
+    timeout_s: float = 120,
+    **environment: str,
+) -> Ended:
+    """Run a program (a path) under torchrun on a free port; ``more`` goes to torchrun, ``arguments`` to the program."""
     command = (sys.executable, "-m", "torch.distributed.run", "--nnodes=1", f"--nproc-per-node={world}")
     rendezvous = ("--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", *more)
     ended = subprocess.run(
-        [*command, *rendezvous, program],
+        [*command, *rendezvous, program, *arguments],
         env=_environment(environment),
         capture_output=True,
         text=True,

@@ -38,7 +38,10 @@ class TrainerState(MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         part = self._states[name]
         if name == MODEL:
-            return self._of_stage(dict(part.state_dict()))
+            # not part.state_dict(): that fills the tensors of an earlier call again, those restored into too
+            return self._of_stage(
+                {key: value for module in part.model for key, value in module.state_dict().items()}
+            )
         if name == OPTIMIZER:
             return self._of_stage(self._optimizers.taken())
         if name == DATALOADER:
