@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 import torch.distributed as dist
 
-from everstep.errors import InvalidName, StoreUnavailable
+from everstep.errors import InvalidName, StoreUnavailable, UsageError
 from everstep.ranks import torch_exchange as module
 from everstep.ranks.local_exchange import LocalExchange
 from everstep.ranks.store_exchange import StoreExchange
-from everstep.ranks.torch_exchange import TorchExchange, agent_exchange
+from everstep.ranks.torch_exchange import TorchExchange, agent_exchange, own_connection
 from everstep.store.local import LocalStore
 from everstep.store.memory import MemoryStore
 from tests.ranks.processes import python
@@ -164,3 +164,22 @@ def test_an_agent_that_does_not_listen_is_named(monkeypatch):
     del closed
     with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}"):
         agent_exchange(host="127.0.0.1", port=port, prefix="p", world=2)
+
+
+def test_a_torch_without_clone_reaches_the_same_store_by_its_address(tmp_path):
+    """Versions before 2.8: by host and port, or by path; prefixes are lost, and words still arrive."""
+    tcp = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    for store in (tcp, dist.FileStore(str(tmp_path / "f"), 2), dist.HashStore()):
+        ends = [torch_exchange(own_connection(dist.PrefixStore("p", store), clone=False)) for _ in range(2)]
+        ends[0].put("k", b"v")
+        assert ends[1].find("k") == b"v"
+        for end in ends:
+            end.close()
+
+
+def test_a_store_that_nobody_can_reach_is_refused():
+    """Such as the one of torch's fake process group."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    with pytest.raises(UsageError, match="FakeStore"):
+        own_connection(FakeStore())

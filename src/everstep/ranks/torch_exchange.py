@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import torch.distributed
 
-from everstep.errors import StoreUnavailable
+from everstep.errors import StoreUnavailable, UsageError
 from everstep.ranks.timed_calls import TimedCalls
 
-__all__ = ["TorchExchange", "agent_exchange", "default_exchange"]
+__all__ = ["TorchExchange", "agent_exchange", "default_exchange", "own_connection"]
 
 dist: Any = torch.distributed
 """Its stores are made by pybind11, and what torch says of their types is not whole."""
@@ -90,7 +90,12 @@ def default_exchange(*, prefix: str, world: int) -> TorchExchange:
     held = dist.distributed_c10d._get_default_store()  # noqa: SLF001  # torch has no public name for it
     where, served = _described(held)
     return TorchExchange(
-        held.clone(), prefix=prefix, poll_s=poll_s(world), where=where, rank=0 if served else None, held=held
+        own_connection(held),
+        prefix=prefix,
+        poll_s=poll_s(world),
+        where=where,
+        rank=0 if served else None,
+        held=held,
     )
 
 
@@ -106,6 +111,33 @@ def agent_exchange(*, host: str, port: int, prefix: str, world: int) -> TorchExc
             hint="MASTER_ADDR and MASTER_PORT must name the store of torchrun's agent",
         ) from None
     return TorchExchange(store, prefix=prefix, poll_s=poll_s(world), where=f"{host}:{port}", rank=None)
+
+
+def own_connection(store: Any, *, clone: bool = hasattr(dist.Store, "clone")) -> Any:
+    """The same store over another connection; ``clone`` is torch's own way, which versions before 2.8 lack.
+
+    Without it the store's prefixes are lost, which does no harm: ranks tell their launch's words by a random token.
+    Raises `UsageError` for a store that other processes cannot reach by an address.
+    """
+    if clone:
+        try:
+            return store.clone()
+        except RuntimeError:
+            pass  # this kind of store cannot: by its address then
+    while isinstance(store, dist.PrefixStore):
+        store = store.underlying_store
+    if isinstance(store, dist.TCPStore):
+        return dist.TCPStore(
+            store.host, store.port, None, False, timedelta(seconds=_CALL_S), wait_for_workers=False
+        )
+    if isinstance(store, dist.FileStore):
+        return dist.FileStore(store.path, -1)  # -1: closing this one does not count towards removing the file
+    if isinstance(store, dist.HashStore):
+        return store
+    raise UsageError(
+        f"the process group's store, a {type(store).__name__}, cannot be reached over a connection of its own",
+        hint="use init_process_group with a TCPStore or a FileStore, as its init_method tcp:// or file:// makes them",
+    )
 
 
 def poll_s(world: int) -> float:
