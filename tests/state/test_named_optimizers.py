@@ -376,6 +376,17 @@ def test_an_optimizer_with_state_of_its_own_form_stays_as_it_is():
     restored(state, {"model": net, "opt": More(net.parameters())})
 
 
+def test_state_that_is_of_no_parameter_leaves_all_by_position():
+    """A name for it could be a parameter's."""
+    state = world()
+    state["opt"].state["a.weight"] = {"exp_avg": torch.ones(1)}
+    assert keys(state, "opt") == ["state", "param_groups"]
+    live = world(seed=4)
+    restored(state, live)
+    assert equal(moments(live["opt"], live["model"]), moments(state["opt"], state["model"]))
+    assert torch.equal(live["opt"].state["a.weight"]["exp_avg"], torch.ones(1))
+
+
 def test_a_partitioned_optimizer_is_refused_with_what_to_do():
     """ZeroRedundancyOptimizer: its inner optimizer goes by name."""
 
