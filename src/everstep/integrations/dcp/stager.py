@@ -37,7 +37,9 @@ class Stager:
 
     def __init__(self) -> None:
         self._arenas: list[Arena] = []
-        self._busy: set[int] = set()
+        self._leases: dict[int, int] = {}  # by arena the number of its lease
+        self._places: dict[int, tuple[int, int, Arena]] = {}  # by lease: where it begins and ends
+        self._count = 0
         self._lock = threading.RLock()  # memory may come back inside `stage`, when the collector runs
 
     @property
@@ -67,6 +69,17 @@ class Stager:
         made: dict[str, Any] = _walk(state_dict, staged, copy.deepcopy)
         return made
 
+    def stored(self, tensor: torch.Tensor) -> None:
+        """All that was staged together with this tensor is stored: its memory is free, whoever still has tensors.
+
+        Does nothing for a tensor that was not staged here.
+        """
+        with self._lock:
+            at = tensor.data_ptr()
+            found = [(n, arena) for n, (low, high, arena) in self._places.items() if low <= at < high]
+        for number, arena in found:
+            self._give_back(arena, number)
+
     def synchronize_staging(self) -> None:
         """Nothing to wait for."""
 
@@ -76,7 +89,7 @@ class Stager:
             for arena in self._arenas:
                 arena.close()
             self._arenas = []
-            self._busy.clear()
+            self._leases.clear()
 
     def _room(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Tensors of the same shapes in kept memory."""
@@ -94,19 +107,24 @@ class Stager:
         if not nbytes:
             return torch.empty(0, dtype=torch.uint8)
         with self._lock:
-            free = [arena for arena in self._arenas if id(arena) not in self._busy]
+            free = [arena for arena in self._arenas if id(arena) not in self._leases]
             arena = max(free, key=lambda arena: arena.size) if free else Arena(pin=pin)
             if not free:
                 self._arenas.append(arena)
-            self._busy.add(id(arena))
-        lease = memoryview(arena.take(nbytes))
-        weakref.finalize(lease, self._give_back, arena).atexit = False
-        return torch.frombuffer(lease, dtype=torch.uint8)
+            self._count += 1
+            number = self._leases[id(arena)] = self._count
+            lease = memoryview(arena.take(nbytes))
+        weakref.finalize(lease, self._give_back, arena, number).atexit = False
+        staged = torch.frombuffer(lease, dtype=torch.uint8)
+        self._places[number] = (staged.data_ptr(), staged.data_ptr() + nbytes, arena)
+        return staged
 
-    def _give_back(self, arena: Arena) -> None:
-        arena.release()
+    def _give_back(self, arena: Arena, number: int) -> None:
         with self._lock:
-            self._busy.discard(id(arena))
+            self._places.pop(number, None)
+            if self._leases.get(id(arena)) == number:
+                del self._leases[id(arena)]
+                arena.release()
 
 
 def _walk(value: Any, tensor: Callable[[torch.Tensor], Any], other: Callable[[Any], Any]) -> Any:

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import distributed
 from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
@@ -184,6 +185,7 @@ class StorageWriter(TorchWriter):
         except BaseException as error:
             give_up(session.repository, save, f"rank {begun.rank} failed: {type(error).__name__}: {error}")
             raise
+        self._let_go(plan, planner)
         self._part = part
         sized = zip(plan.items, part.items.sizes, strict=True)
         results = [
@@ -238,6 +240,16 @@ class StorageWriter(TorchWriter):
         if self._session is not None:
             self._session.give_up("the writer was closed")
             self._session.close()
+
+    def _let_go(self, plan: SavePlan, planner: SavePlanner) -> None:
+        """What this writer staged for the save is needed no more."""
+        if self._stager is not None:
+            for item in plan.items:
+                if item.tensor_data is not None and item.tensor_data.chunk.sizes.numel():
+                    found = planner.resolve_data(item)
+                    if isinstance(found, torch.Tensor):
+                        self._stager.stored(found)
+                    return
 
     def _opened(self) -> Session:
         if self._session is None:
