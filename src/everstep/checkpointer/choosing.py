@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from everstep.checkpointer.launch import Launch
@@ -12,6 +13,8 @@ from everstep.format.entries import Entry
 from everstep.format.ids import SaveId, parse_save
 from everstep.repository.catalogue import checkpoint, decided, find
 from everstep.state.flat import Restoration
+from everstep.store.protocol import Store
+from everstep.transfer.node import on_node
 
 __all__ = ["restore_together"]
 
@@ -39,15 +42,21 @@ def restore_together(
     topic = launch.next_topic("restore")
 
     def read(save: SaveId) -> Restored[T] | None:
-        prepared = _fits(launch, topic, save, match)
-        if prepared is None:
-            return None
-        launch.together.all_or_none(
-            f"{topic}-bytes-{save}",
-            lambda: bring(
-                launch.repository, prepared, budget_bytes=budget_bytes, workers=workers, listener=listener
-            ),
-        )
+        name = f"{topic}-{save}"
+        with on_node(
+            launch.together.ranks, launch.repository.store, topic=name, budget_bytes=budget_bytes
+        ) as node:
+            prepared = _fits(launch, name, save, match, store=node.store)
+            if prepared is None:
+                return None
+
+            def verified() -> None:
+                with node.share(prepared.reads) as (store, reads):
+                    bring(
+                        store, prepared, reads, budget_bytes=budget_bytes, workers=workers, listener=listener
+                    )
+
+            launch.together.all_or_none(f"{name}-bytes", verified)
         return finished(prepared)
 
     saves = _candidates(launch, topic, step)
@@ -73,20 +82,26 @@ def _candidates(launch: Launch, topic: str, step: int | None) -> Iterator[SaveId
 
 
 def _fits(
-    launch: Launch, topic: str, save: SaveId, match: Callable[[Sequence[Entry]], Restoration[T]]
+    launch: Launch,
+    name: str,
+    save: SaveId,
+    match: Callable[[Sequence[Entry]], Restoration[T]],
+    *,
+    store: Store,
 ) -> Prepared[T] | None:
     """The restore of one save, planned and agreed on; None when a rank finds it aborted or pruned."""
     found: list[Prepared[T]] = []
 
     def look() -> bytes:
-        candidate = checkpoint(launch.repository, launch.run, save)
+        repository = replace(launch.repository, store=store)
+        candidate = checkpoint(repository, launch.run, save)
         if candidate is None:
             return _NONE
-        found.append(prepare(launch.repository, candidate, match))
+        found.append(prepare(repository, candidate, match))
         return b""
 
     def decide(words: Mapping[int, bytes]) -> bytes:
         return _NONE if _NONE in words.values() else b""
 
-    said = launch.together.decided(f"{topic}-fits-{save}", look, decide)
+    said = launch.together.decided(f"{name}-fits", look, decide)
     return None if said == _NONE else found[0]

@@ -22,6 +22,7 @@ from everstep.repository.parallel import gather
 from everstep.repository.reading import by_path, read_index, read_manifest
 from everstep.repository.repository import Repository
 from everstep.state.flat import Coverage, Restoration
+from everstep.store.protocol import Store
 from everstep.transfer.download import download
 
 __all__ = [
@@ -84,7 +85,14 @@ def fetch(
     Raises what ``match`` raises before anything is read into the state; `IntegrityError` for damage.
     """
     prepared = prepare(repository, chosen, match)
-    bring(repository, prepared, budget_bytes=budget_bytes, workers=workers, listener=listener)
+    bring(
+        repository.store,
+        prepared,
+        prepared.reads,
+        budget_bytes=budget_bytes,
+        workers=workers,
+        listener=listener,
+    )
     return finished(prepared)
 
 
@@ -113,12 +121,18 @@ def prepare(
 
 
 def bring(
-    repository: Repository, prepared: Prepared[T], *, budget_bytes: int, workers: int, listener: Listener
+    store: Store,
+    prepared: Prepared[T],
+    reads: Sequence[Read],
+    *,
+    budget_bytes: int,
+    workers: int,
+    listener: Listener,
 ) -> None:
     """Read the ranges, verify every chunk, and put them where they belong."""
     download(
-        repository.store,
-        prepared.reads,
+        store,
+        reads,
         prepared.restoration.wanted,
         run=prepared.checkpoint.run,
         step=prepared.checkpoint.step,
