@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import msgspec
@@ -19,7 +20,7 @@ from everstep.format.box import Box
 from everstep.format.digests import digest_of
 from everstep.format.entries import Alias, Container, Tensor, Value
 from everstep.format.layouts import make_layout
-from everstep.format.outline import Outline
+from everstep.format.outline import Claim, Outline
 from everstep.format.wire import from_bytes, to_bytes
 from everstep.repository.agreement import check_layouts
 from everstep.repository.attempts import claim
@@ -495,3 +496,65 @@ def test_a_compact_index_lists_only_what_is_a_ranks_own(entries):
     compact = msgspec.structs.replace(found, entries=entries, compact=True)
     with pytest.raises(InvalidManifest, match="entries"):
         to_bytes(compact)
+
+
+@WAYS
+def test_a_leaf_of_two_stages_must_be_whole_in_the_first(by_outlines):
+    """A reader asks the ranks of the layout that the manifest has; what others have is no help to it."""
+    repo, attempt = started(ranks=3)
+    found = states()
+    writes = [n for n in planned(0, 3, found[0]) if found[0].held[n].path != "part/layers/table"]
+    save, outlines = written(repo, attempt, 1, found, writes={0: writes})
+    with pytest.raises(DisagreeingPlans, match=r"'part/layers/table'.*no rank wrote all of it"):
+        committed(repo, save, outlines, by_outlines)
+
+
+def told_wrongly(rank, **fields):
+    """The error of a commit by outlines of which one says something else than its index."""
+    repo, attempt = started(ranks=3)
+    save, outlines = written(repo, attempt, 1, states())
+    outlines[rank] = msgspec.structs.replace(outlines[rank], **fields)
+    with pytest.raises(DisagreeingPlans) as caught:
+        committed(repo, save, outlines, by_outlines=True)
+    assert newest(repo, "run") is None
+    return caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("rank", "fields", "words"),
+    [
+        (1, {"world": 4}, "rank 1 counts 4 ranks, and the save has 3"),
+        (0, {"compact": True}, "rank 0 leaves out entries, which only other ranks may"),
+        (2, {"plan": digest_of(b"?")}, "rank 2 leaves out entries that rank 0 describes differently"),
+        (
+            2,
+            {"claims": (Claim("part/none", (0,), (1,), digest_of(b"")),)},
+            "'part/none' .* no rank describes",
+        ),
+        (2, {"claims": (Claim("part/layers/2", (2,), (3,), digest_of(b"")),)}, r"its \[2:5\], which no rank"),
+        (2, {"claims": ()}, "'part/layers/2' .* no rank wrote all of it"),
+    ],
+)
+def test_outlines_that_cannot_be_are_refused(rank, fields, words):
+    """Another world, entries left out that may not be, boxes of nothing: the rank or the leaf is named."""
+    assert re.search(words, told_wrongly(rank, **fields))
+
+
+def test_an_outline_with_a_layout_beyond_the_world_is_refused():
+    """Though its writer should have seen it."""
+    layout = make_layout(shape=(4,), ranks=range(4), placements=("shard:0",))
+    entries = changed(states()[0], "model/w", tensor("model/w", SHAPE, layout)).entries
+    assert "layout of 'model/w' names rank 3" in told_wrongly(0, entries=entries)
+
+
+def test_a_compact_index_is_held_to_rank_0s_before_it_is_outlined():
+    """A shard of what is no tensor there is named by the index's key."""
+    repo, attempt = started(ranks=3)
+    save, outlines = written(repo, attempt, 1, states())
+    index = load_index(repo, "run", save.id, outlines[1].ref)
+    shard = msgspec.structs.replace(index.shards[0], path="model/none")
+    body = to_bytes(msgspec.structs.replace(index, shards=(shard, *index.shards[1:])))
+    repo.store.delete(index_key("run", save.id, 1, outlines[1].digest))
+    repo.store.create(index_key("run", save.id, 1, digest_of(body)), body)
+    with pytest.raises(InvalidManifest, match=r"rank-0000001.*'model/none' is not a tensor"):
+        committed(repo, save, outlines, by_outlines=False)
