@@ -225,7 +225,8 @@ class TestNames:
         named = torch.optim.AdamW((f"x.{name}", p) for name, p in first.named_parameters())
         stepped(named, [first])
         assert keys({"m": first, "opt": named}, "opt/members") == NAMES
-        live = {"m": second, "opt": torch.optim.AdamW((f"x.{n}", p) for n, p in second.named_parameters())}
+        own = ((f"_orig_mod.x.{name}", p) for name, p in second.named_parameters())
+        live = {"m": second, "opt": torch.optim.AdamW(own)}
         fill(match(live, saved({"m": first, "opt": named})[0]), saved({"m": first, "opt": named})[1])
         alone = {"opt": torch.optim.AdamW((f"x.{n}", p) for n, p in second.named_parameters())}
         entries, kept = saved({"opt": named})
@@ -233,6 +234,13 @@ class TestNames:
         fill(match(both, entries, strict=False, skip=["m"]), kept)
         assert equal(moments(live["opt"], second), moments(named, first))
         fill(match(alone, entries), kept)
+
+    def test_a_parameter_has_the_name_that_is_met_first(self):
+        """Of a module that stands in the state twice; the optimizer's own where no module there has it."""
+        net = model()
+        state = {"m": net["a"], "all": net, "opt": torch.optim.AdamW(net.named_parameters())}
+        assert keys(state, "opt/members") == ["weight", "bias", "b.weight", "b.bias"]
+        assert keys({"m": net["a"], "opt": state["opt"]}, "opt/members") == ["weight", "bias", *NAMES[2:]]
 
     def test_a_parameter_without_a_name_leaves_all_by_position(self):
         """As torch has it, with no module in the state or not of all parameters."""
@@ -279,6 +287,13 @@ class TestByPosition:
         opt = adam(net)
         opt.load_state_dict(made)
         assert equal(moments(opt, net), moments(source["opt"], source["model"]))
+
+    def test_nothing_takes_an_optimizers_state_but_an_optimizer(self):
+        """A place kept for anything plain does not."""
+        with pytest.raises(
+            RestoreMismatch, match="opt is the state of an optimizer, and the state has no such"
+        ):
+            match({"opt": None, "model": None}, saved(world())[0], strict=False, skip=["model"])
 
 
 class TestStages:

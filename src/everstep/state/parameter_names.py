@@ -62,23 +62,22 @@ class Parameters:
 
     def naming(self, optimizer: torch.optim.Optimizer) -> Naming | None:
         """The names of an optimizer's parameters; None when one has none that is known."""
-        names = self._of_modules(optimizer)
-        own = _own(optimizer)
+        names = self._names_of(optimizer)
         if names is None:
-            return Naming(saved=own) if own is not None and _unique(own) else None
+            return None
         twice = {name for name, count in Counter(name.part for name in names).items() if count > 1}
         chosen = tuple(name.full if name.part in twice else name.part for name in names)
         if not _unique(chosen):
             return None
         deepest = max((len(components(name.path)) for name in names), default=0)
         ways = [tuple(name.below_last(n) for name in names) for n in range(deepest + 1)]
-        ways.append(own or ())
+        ways.append(_own(optimizer))
         return Naming(
             saved=chosen,
             others=tuple(way for way in dict.fromkeys(ways) if way and way != chosen and _unique(way)),
         )
 
-    def _of_modules(self, optimizer: torch.optim.Optimizer) -> list[_Name] | None:
+    def _names_of(self, optimizer: torch.optim.Optimizer) -> list[_Name] | None:
         """By module, or by the optimizer's own word where no module has the parameter."""
         found: list[_Name] = []
         for group in optimizer.param_groups:
@@ -93,10 +92,10 @@ class Parameters:
         return found
 
 
-def _own(optimizer: torch.optim.Optimizer) -> tuple[str, ...] | None:
-    """The names that the optimizer was given with its parameters."""
+def _own(optimizer: torch.optim.Optimizer) -> tuple[str, ...]:
+    """The names that the optimizer was given with its parameters, if it was given any."""
     if not all("param_names" in group for group in optimizer.param_groups):
-        return None
+        return ()
     return tuple(clean(name) for group in optimizer.param_groups for name in group["param_names"])
 
 
