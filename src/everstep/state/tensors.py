@@ -29,7 +29,7 @@ class TensorKind:
 
     def flatten(self, value: torch.Tensor, path: str, into: Flattening) -> None:
         """Write the tensor down as it lies in memory."""
-        held = self.live(value, into.rank, into.ranks)
+        held = self.live(value, into.rank, into.ranks, whole=into.world == 1)
         if isinstance(held, tuple):
             refuse(path, value, *held)
         for tensor in [held.tensor] if isinstance(held, TorchHeld) else [part[1] for part in held.held]:
@@ -55,9 +55,12 @@ class TensorKind:
         return lambda: live
 
     def live(
-        self, value: torch.Tensor, rank: int, ranks: tuple[int, ...] | None
+        self, value: torch.Tensor, rank: int, ranks: tuple[int, ...] | None, *, whole: bool = True
     ) -> TorchHeld | TorchSharded | Unfit:
-        """The tensor as an array on rank ``rank``, or why it is none; ``ranks`` hold the same state (None: all)."""
+        """The tensor as an array on rank ``rank``, or why it is none; ``ranks`` hold the same state (None: all).
+
+        ``whole``: what one rank alone has on a mesh is an array like any other.
+        """
         listed = as_sharded_tensor(value)
         if listed is not None:
             return sharded_by_list(listed, rank, self._lanes)
@@ -66,16 +69,18 @@ class TensorKind:
         why = unfit(here)
         if why is not None:
             return why
-        if dtensor is None or dtensor.device_mesh.size() == 1:
+        if dtensor is None or (whole and not spread(dtensor)):
             return TorchHeld(here.detach(), self._lanes, _marks(value))
         marks = _marks(value)
         return sharded(dtensor, here, rank=rank, holders=ranks, lanes=self._lanes, marks=marks)
 
 
 def spread(value: torch.Tensor) -> bool:
-    """Whether it lies on several ranks, of which each has a part."""
+    """Whether it lies on several ranks, of which each has a part, or on others."""
     dtensor = as_dtensor(value)
-    return as_sharded_tensor(value) is not None if dtensor is None else dtensor.device_mesh.size() > 1
+    if dtensor is None:
+        return as_sharded_tensor(value) is not None
+    return dtensor.device_mesh.size() > 1 or dtensor.device_mesh.get_coordinate() is None
 
 
 def plain(value: torch.Tensor, _path: str = "") -> torch.Tensor:
