@@ -90,14 +90,16 @@ def test_the_module_may_stand_anywhere(put):
 @pytest.mark.parametrize(
     "wrapped",
     [
+        torch.nn.DataParallel,
         lambda net: torch.compile(net, backend="eager"),
         lambda net: torch.nn.ModuleDict({"a": torch.compile(net["a"], backend="eager"), "b": net["b"]}),
         lambda net: torch.nn.ModuleDict({"a": _checkpointed(net["a"]), "b": net["b"]}),
     ],
-    ids=["compiled", "a part compiled", "activation checkpointing"],
+    ids=["data parallel", "compiled", "a part compiled", "activation checkpointing"],
 )
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_names_are_those_without_wrappers(wrapped):
-    """Of compilation and activation checkpointing, for the module's leaves too; each restores into the other."""
+    """Of data parallelism, compilation and activation checkpointing, for the module's leaves too; each restores into the other."""
     plain, net = world(), model(seed=5)
     outer = wrapped(net)
     state = {"model": outer, "opt": adam(outer)}
@@ -389,6 +391,15 @@ def test_an_optimizer_with_state_of_its_own_form_stays_as_it_is():
     state = {"model": net, "opt": More(net.parameters())}
     assert keys(state, "opt") == ["state", "param_groups", "more"]
     restored(state, {"model": net, "opt": More(net.parameters())})
+
+
+def test_a_state_that_contains_itself_is_refused_as_such():
+    """Also when an optimizer stands before the loop, whose names are looked for everywhere."""
+    state = world()
+    loop = {"optimizer": state["opt"], "again": []}
+    loop["again"].append(loop)
+    with pytest.raises(UnsupportedLeaf, match="it contains itself"):
+        flatten(loop)
 
 
 def test_state_that_is_of_no_parameter_leaves_all_by_position():

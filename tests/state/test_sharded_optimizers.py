@@ -170,3 +170,36 @@ def test_a_stage_may_be_spread():
     live = world("adamw", turned=True)
     cut(match(live, entries, rank=0, world=1), kept)
     assert same(held(live, 0, 1), held(whole, 0, 1))
+
+
+def test_state_of_other_shapes_and_types_keeps_them():
+    """Factored state stays plain, a step counter too though its parameter has no dimension; moments keep their type."""
+
+    def odd(rank, mesh):
+        net = torch.nn.Module()
+        net.w = torch.nn.Parameter(spread(torch.ones(SIZE).bfloat16(), rank, mesh))
+        net.s = torch.nn.Parameter(spread(torch.tensor(1.0), rank, mesh))
+        return {"m": net, "opt": torch.optim.SGD(net.parameters(), lr=0.1)}
+
+    def save(rank, mesh):
+        state = odd(rank, mesh)
+        rows, moments = torch.arange(5.0), torch.full(SIZE, 0.1)
+        state["opt"].state[state["m"].w] = {"row": rows, "moment": spread(moments, rank, mesh)}
+        state["opt"].state[state["m"].s] = {"step": torch.tensor(3.0)}
+        return written(state, rank, 2)
+
+    entries, kept = together(on_ranks(2, save))
+
+    def restore(rank, mesh):
+        live = odd(rank, mesh)
+        cut(match(live, entries, rank=rank, world=2), kept)
+        found = live["opt"].state[live["m"].w]
+        assert type(found["row"]) is torch.Tensor
+        assert found["row"].tolist() == [0, 1, 2, 3, 4]
+        assert isinstance(found["moment"], DTensor)
+        assert found["moment"].dtype == torch.float32
+        assert torch.equal(local(found["moment"]), torch.full(local(live["m"].w).shape, 0.1))
+        step_count = live["opt"].state[live["m"].s]["step"]
+        return type(step_count) is torch.Tensor and step_count == 3
+
+    assert all(on_ranks(2, restore))
