@@ -8,6 +8,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.placement_types import _StridedShard
 
 from everstep.integrations.dcp import StorageReader, StorageWriter
 
@@ -22,6 +23,7 @@ LAYOUTS = {
     "turned": ((2, 2), (Shard(1), Shard(0))),
     "hybrid": ((2, 2), (Replicate(), Shard(0))),
     "twice": ((2, 2), (Shard(0), Shard(0))),
+    "strided": ((2, 2), (_StridedShard(0, split_factor=2), Shard(0))),
     "pair": ((2,), (Shard(0),)),
     "three": ((3,), (Shard(0),)),
 }

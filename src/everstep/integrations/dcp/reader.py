@@ -13,6 +13,7 @@ from torch.futures import Future
 
 from everstep.checkpointer.restoring import fetch
 from everstep.config import settings
+from everstep.errors import CheckpointNotFound, EverstepError
 from everstep.events import Listener, silent
 from everstep.format.ids import parse_run
 from everstep.integrations.dcp.fetching import fetching
@@ -55,6 +56,7 @@ class StorageReader(TorchReader):
         self._listener = listener
         self._repository: Repository | None = None
         self._chosen: Checkpoint | None = None
+        self._failed: EverstepError | None = None
         self._leaves: dict[str, Found] = {}
 
     @property
@@ -77,11 +79,23 @@ class StorageReader(TorchReader):
         if checkpoint_id is not None:
             run, self.step = parse_checkpoint_id(checkpoint_id)
             self.run = run or self.run
-        self._chosen = None
+        self._chosen = self._failed = None
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:  # noqa: ARG002 - DCP looks for the name kwargs
-        """What the checkpoint holds, from its manifest. Raises `NotFound`, `IntegrityError`."""
-        self._take(find(self._opened(), self.run, self.step))
+        """What the checkpoint holds, from its manifest. Raises `NotFound`, `IntegrityError`.
+
+        After an error DCP asks again for what a rank saved for itself, and if it got that it would leave the other
+        ranks alone: so the answer to that is the same error.
+        """
+        if kwargs.get("rank") is not None:
+            raise self._failed or CheckpointNotFound(
+                f"{self.checkpoint_id} has no metadata of single ranks", run=self.run, step=self.step
+            )
+        try:
+            self._take(find(self._opened(), self.run, self.step))
+        except EverstepError as error:
+            self._failed = error
+            raise
         return metadata_of(self._leaves, checkpoint_id=str(self._chosen))
 
     def set_up_storage_reader(
