@@ -104,6 +104,7 @@ def test_names_are_those_without_wrappers(wrapped):
     outer = wrapped(net)
     state = {"model": outer, "opt": adam(outer)}
     assert keys(state, "model") == NAMES
+    assert all(e.extra["parameter"] for e in flatten(state).entries if e.path.startswith("model/"))
     assert keys(state, "opt/members") == NAMES
     restored(plain, state)
     assert equal(moments(state["opt"], net), moments(plain["opt"], plain["model"]))

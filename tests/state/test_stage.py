@@ -1,5 +1,7 @@
 """Pipeline stages: what only some ranks have."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -9,6 +11,23 @@ from everstep.format.layouts import ranks_of
 from everstep.state import PerRank, Stage, flatten, match
 from tests.state.moving import restored
 from tests.state.uniting import loaded_from, restored_by, saved_by
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    """A part that cannot be changed."""
+
+    n: int
+
+
+class Holder:
+    """An object whose state has a stage in it."""
+
+    def state_dict(self):
+        return {"s": Stage({})}
+
+    def load_state_dict(self, state):
+        raise NotImplementedError(state)
 
 
 def layers(*numbers, seed=0):
@@ -108,6 +127,9 @@ def test_plain_values_of_a_stage_are_put_back():
     live = {"s": Stage({"n": 0, "deep": {"t": (1,)}})}
     restored({"s": Stage({"n": 3, "deep": {"t": (2,)}})}, live)
     assert live["s"].value == {"n": 3, "deep": {"t": (2,)}}
+    frozen = {"s": Stage(Frozen(n=0))}
+    restored({"s": Stage(Frozen(n=3))}, frozen)
+    assert frozen["s"].value == Frozen(n=3)
 
 
 def test_what_is_by_rank_in_a_stage_stays_by_rank():
@@ -154,6 +176,12 @@ def test_a_part_without_names_is_refused(value):
     """Leaves of several ranks are told apart by name."""
     with pytest.raises(UnsupportedLeaf, match="a Stage is of a module, an optimizer"):
         flatten({"s": Stage(value)})
+
+
+def test_a_stage_in_the_state_of_an_object_is_refused():
+    """It would get plain data in its place."""
+    with pytest.raises(UnsupportedLeaf, match=r"o/s is of type .* it is inside the state of"):
+        flatten({"o": Holder()})
 
 
 def test_a_stage_in_what_is_by_rank_is_refused():
