@@ -15,6 +15,8 @@ from everstep.state.memory import Later, type_name
 from everstep.state.objects import hand_over, take_state
 from everstep.state.restoring import Restoring
 from everstep.state.saved import Saved
+from everstep.state.sharded import as_dtensor
+from everstep.state.sharded_tensors import as_sharded_tensor
 from everstep.state.tensors import memory_of, plain, spread, unfit
 
 __all__ = ["ModuleKind", "bare", "clean"]
@@ -108,15 +110,17 @@ def _names(state: Mapping[str, Any]) -> list[str]:
 
 def _stands_for(item: Any, parameter: torch.nn.Parameter | None) -> bool:
     """Whether an item of a state dict is a parameter's own memory."""
-    return (
-        parameter is not None
-        and isinstance(item, torch.Tensor)
-        and not torch.nn.parameter.is_lazy(parameter)
-        and item.shape == parameter.shape
-        and item.dtype == parameter.dtype
-        and item.data_ptr() == parameter.data_ptr()
-        and (not spread(item) or memory_of(item) == memory_of(parameter))
-    )
+    if parameter is None or not isinstance(item, torch.Tensor) or as_sharded_tensor(item) is not None:
+        return False
+    if (
+        torch.nn.parameter.is_lazy(parameter)
+        or item.shape != parameter.shape
+        or item.dtype != parameter.dtype
+    ):
+        return False
+    if as_dtensor(item) is not None:  # it has no address of its own
+        return as_dtensor(parameter) is not None and memory_of(item) == memory_of(parameter)
+    return item.data_ptr() == parameter.data_ptr()
 
 
 def _storages(module: torch.nn.Module) -> Iterator[tuple[str, int]]:
@@ -127,7 +131,7 @@ def _storages(module: torch.nn.Module) -> Iterator[tuple[str, int]]:
 
 def _in_place(tensor: torch.Tensor, own: set[tuple[str, int]]) -> bool:
     """Whether filling this tensor fills the module."""
-    if unfit(tensor) is not None:
+    if as_sharded_tensor(tensor) is not None or unfit(tensor) is not None:
         return False
     return (not spread(tensor) and not plain(tensor).numel()) or memory_of(tensor) in own
 
