@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 __all__ = ["Box"]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Box:
+class Box(msgspec.Struct, frozen=True, order=True, gc=False):
     """A hyper-rectangle of a tensor: per dimension an offset and a size, in elements."""
 
     offsets: tuple[int, ...]

@@ -55,13 +55,13 @@ def plan_load(
     Raises `MissingElements` naming the path when the indexes do not cover a wanted box, and
     `InvalidManifest` when they contradict themselves.
     """
-    stored = _stored({box.path for box in wanted}, indexes)
+    stored = _stored(wanted, indexes)
     starts: dict[tuple[int, int], tuple[Box, list[int]]] = {}
     found: dict[tuple[int, int, int], list[int]] = {}
     for position, box in enumerate(wanted):
         if not box.nbytes:
             continue
-        for part, (whole, i, s) in _cover(box, stored.get(box.path)):
+        for part, (whole, i, s) in _cover(box, stored.get(box.path, [])):
             shard = indexes[i].shards[s]
             if (i, s) not in starts:
                 starts[i, s] = (whole, _starts(shard))
@@ -74,15 +74,11 @@ _Place = tuple[Box, int, int]
 """A stored box, with the positions of its index and of its shard there."""
 
 
-class _Stored:
-    """The stored boxes of one tensor, each once, found by where they begin in the dimension that tells most apart."""
+class _Many:
+    """The stored boxes of one tensor, found by where they begin in the dimension that tells most of them apart."""
 
     def __init__(self, places: Sequence[_Place]) -> None:
-        self._places = places
-        self._starts: list[int] = []
         first = places[0][0]
-        if len(places) <= _FEW or len({len(box.sizes) for box, _, _ in places}) > 1:
-            return
         d = max(range(len(first.sizes)), key=lambda d: len({box.offsets[d] for box, _, _ in places}))
         self._dimension = d
         self._places = sorted(places, key=lambda place: place[0].offsets[d])
@@ -90,37 +86,50 @@ class _Stored:
         self._reach = max(box.sizes[d] for box, _, _ in places)
 
     def near(self, wanted: Box) -> Sequence[_Place]:
-        """The boxes that may meet a wanted one."""
-        if not self._starts or len(wanted.offsets) != len(self._places[0][0].sizes):
-            return self._places
+        """The boxes that may meet a wanted one of as many dimensions."""
         at = wanted.offsets[self._dimension]
         low = bisect_right(self._starts, at - self._reach)
         return self._places[low : bisect_left(self._starts, at + wanted.sizes[self._dimension])]
 
 
-def _stored(paths: set[str], indexes: Sequence[Index]) -> dict[str, _Stored]:
+_Stored = list[_Place] | _Many
+
+
+def _stored(wanted: Sequence[Loadable], indexes: Sequence[Index]) -> dict[str, _Stored]:
     """By path: each stored box once; of equal boxes the first."""
-    stored: dict[str, dict[tuple[tuple[int, ...], tuple[int, ...]], _Place]] = {}
+    dimensions = {box.path: len(box.box.sizes) for box in wanted}
+    places: dict[str, list[_Place]] = {}
     for i, index in enumerate(indexes):
         for s, shard in enumerate(index.shards):
-            if shard.path in paths:
-                boxes = stored.setdefault(shard.path, {})
-                if (shard.offsets, shard.sizes) not in boxes:
-                    boxes[shard.offsets, shard.sizes] = (Box(shard.offsets, shard.sizes), i, s)
-    return {path: _Stored(list(boxes.values())) for path, boxes in stored.items()}
+            if shard.path not in dimensions:
+                continue
+            if len(shard.sizes) != dimensions[shard.path]:
+                raise InvalidManifest(
+                    f"{shard.path}: a shard has {len(shard.sizes)} dimensions, the tensor {dimensions[shard.path]}",
+                    path=shard.path,
+                )
+            places.setdefault(shard.path, []).append((Box(shard.offsets, shard.sizes), i, s))
+    return {path: _sorted(found) for path, found in places.items()}
 
 
-def _cover(wanted: Loadable, stored: _Stored | None) -> list[tuple[Box, _Place]]:
+def _sorted(places: list[_Place]) -> _Stored:
+    if len(places) == 1:
+        return places
+    once: dict[Box, _Place] = {}
+    for place in places:
+        once.setdefault(place[0], place)
+    found = list(once.values())
+    return found if len(found) <= _FEW else _Many(found)
+
+
+def _cover(wanted: Loadable, stored: _Stored) -> list[tuple[Box, _Place]]:
     """The stored boxes that hold elements of a wanted one, and which; raises unless they hold each exactly once."""
+    near = stored.near(wanted.box) if isinstance(stored, _Many) else stored
+    if len(near) == 1 and near[0][0] == wanted.box:
+        return [(wanted.box, near[0])]
     found: list[tuple[Box, _Place]] = []
-    for place in stored.near(wanted.box) if stored else ():
-        box = place[0]
-        if len(box.sizes) != len(wanted.box.sizes):
-            raise InvalidManifest(
-                f"{wanted.path}: a shard has {len(box.sizes)} dimensions, the tensor {len(wanted.box.sizes)}",
-                path=wanted.path,
-            )
-        part = box if box == wanted.box else box.intersect(wanted.box)
+    for place in near:
+        part = place[0].intersect(wanted.box)
         if part is not None:
             found.append((part, place))
     parts = [part for part, _ in found]

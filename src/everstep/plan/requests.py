@@ -10,7 +10,7 @@ from everstep.format.index import Chunk
 __all__ = ["ChunkRead", "Read"]
 
 
-class ChunkRead(msgspec.Struct, frozen=True, kw_only=True):
+class ChunkRead(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One chunk to fetch and verify, and the wanted boxes that take bytes of it.
 
     The chunk holds bytes ``[start, start + chunk.length)`` of the row-major bytes of ``shard_box`` of the
@@ -25,7 +25,7 @@ class ChunkRead(msgspec.Struct, frozen=True, kw_only=True):
     wanted: tuple[int, ...]
 
 
-class Read(msgspec.Struct, frozen=True, kw_only=True):
+class Read(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One ranged request: ``length`` bytes at ``offset`` of ``key``, and the chunks in it, by offset."""
 
     key: str
