@@ -42,17 +42,22 @@ def stored(state, chunk_bytes=16 * 2**10, pack_bytes=128 * 2**10):
 class Rank:
     """One rank of a node on a thread: what it read, and how that ended."""
 
-    def __init__(self, rank, world, exchange, store, flat, index, *, chosen=None, inside=None, **options):
+    def __init__(
+        self, rank, world, exchange, store, flat, index, *, chosen=None, inside=None, late=False, **options
+    ):
         self.store = Count(store)
         self.error = None
         self.wanted = made.wanted_of(flat, boxes=chosen)
         self._node = Ranks(exchange, Identity(rank=rank, world=world), patience_s=20.0)
-        self._index, self._inside, self._options = index, inside, options
+        self._index, self._inside, self._options, self._late = index, inside, options, late
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
 
     def _run(self):
         try:
+            if self._late:  # it says where it is, and no more
+                assert self._node.local_ranks
+                return
             with on_node(self._node, self.store, topic="restore/1", **self._options) as node:
                 self.object = node.store.get("object", 10_000)
                 if self._inside:
@@ -98,8 +103,7 @@ def together(world, given, folder, *, stores=None, each=None, **options):
                 (stores or {}).get(rank, store),
                 flat,
                 index,
-                where=folder,
-                **(options | (each or {}).get(rank, {})),
+                **({"where": folder} | options | (each or {}).get(rank, {})),
             )
             for rank in range(world)
         ]
@@ -247,6 +251,30 @@ def test_bytes_damaged_on_the_way_of_one(tmp_path, elements, chunk_bytes):
     ranks = together(2, given, tmp_path, stores={0: Flipping(given[0])})
     assert [rank.error for rank in ranks] == [None, None]
     assert all(rank.right(state) for rank in ranks)
+
+
+def test_no_place_for_a_folder(tmp_path):
+    """Where the first rank cannot make a folder, each reads for itself."""
+    state = a_state(2)
+    ranks = together(2, stored(state), tmp_path, where=tmp_path / "gone")
+    assert [rank.error for rank in ranks] == [None, None]
+    assert all(rank.right(state) for rank in ranks)
+
+
+def test_a_rank_that_never_comes(tmp_path):
+    """A rank of the node that does not come is waited for until patience ends; the others share without it."""
+    state = a_state()
+    store, flat, index = stored(state)
+    exchange = LocalExchange(poll_s=0.002)
+    with nothing_left(tmp_path):
+        ranks = [
+            Rank(rank, 2, exchange, store, flat, index, where=tmp_path, late=rank == 1, patience_s=0.3)
+            for rank in range(2)
+        ]
+        for rank in ranks:
+            rank.done()
+    assert ranks[0].right(state)
+    assert ranks[0].error is None
 
 
 def test_alone_nothing_of_this_runs():
