@@ -40,10 +40,10 @@ from everstep.repository.catalogue import checkpoints, newest
 from everstep.repository.checkpoint import Checkpoint
 from everstep.state.conversion import flatten, match
 from everstep.state.describe import encode_config, encode_metrics, hold
-from everstep.state.flat import Coverage
+from everstep.state.flat import Coverage, Flat
 from everstep.state.pinning import pin
 from everstep.store.protocol import Store
-from everstep.transfer.alike import held_alike
+from everstep.transfer.alike import Alike, held_alike, sampled_alike
 from everstep.transfer.memory import Arena
 from everstep.transfer.pacer import Pacer
 from everstep.transfer.stage import stage
@@ -67,9 +67,10 @@ class Checkpointer:
     the retention policy, stored with the run. ``on_corrupt`` is "previous" (fall back, loudly, to the
     newest checkpoint that verifies) or "fail". ``busy`` says what `save` does while another save is
     under way: "wait" or "skip". ``config`` (plain values) and ``architecture`` go into each checkpoint.
-    ``check_finite`` marks checkpoints whose tensors hold NaN or infinities. ``check_replicas`` compares what ranks
-    must hold alike before a save is committed, and refuses it naming leaf and ranks (`DivergentReplicas`): training
-    stands still while the replicas are hashed. ``listener`` gets the events
+    ``check_finite`` marks checkpoints whose tensors hold NaN or infinities. Before ranks
+    commit, the first bytes of replicated parameters are compared, and with ``check_replicas`` all bytes that are
+    replicated (training stands still while they are hashed): a save whose replicas differ is refused, naming leaf and
+    ranks (`DivergentReplicas`). ``listener`` gets the events
     of `everstep.events`, in the thread where they happen; by default they become log lines, on ranks other than
     the first only those of trouble.
 
@@ -259,7 +260,7 @@ class Checkpointer:
             step=step,
             plan=plan.digest,
             entries=flat.entries,
-            alike=held_alike(flat, workers=self._settings.workers) if self._check_replicas else {},
+            alike=self._alike(flat),
             staged=staged,
             meta=meta,
             base=self._base,
@@ -268,6 +269,14 @@ class Checkpointer:
             listener=self._listener,
             check_finite=self._check_finite,
         )
+
+    def _alike(self, flat: Flat) -> Alike | None:
+        """What is compared between ranks before a commit: all replicas if the user asked for it, else a sample."""
+        if self._launch.world == 1:
+            return None
+        if self._check_replicas:
+            return held_alike(flat, workers=self._settings.workers)
+        return sampled_alike(flat)
 
     def _skips(self) -> bool:
         """Whether this save is left out: as rank 0 finds it, for all ranks."""

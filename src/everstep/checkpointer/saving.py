@@ -16,7 +16,7 @@ from everstep.format.entries import Entry
 from everstep.format.index import Index, Meta
 from everstep.format.limits import FORMAT_MAJOR
 from everstep.format.outline import Outline
-from everstep.format.replicas import Copies, Copy, replicas
+from everstep.format.replicas import Copies, replicas
 from everstep.format.wire import from_bytes, to_bytes
 from everstep.repository.attempts import Attempt
 from everstep.repository.checkpoint import Checkpoint
@@ -32,7 +32,7 @@ from everstep.repository.saves import (
     parse_committed,
     write_index,
 )
-from everstep.transfer.alike import Group
+from everstep.transfer.alike import Alike
 from everstep.transfer.finite import not_finite
 from everstep.transfer.pacer import Pacer
 from everstep.transfer.stage import Staged
@@ -67,7 +67,7 @@ class Work:
     step: int
     plan: Digest
     entries: tuple[Entry, ...]
-    alike: Mapping[Group, tuple[Copy, ...]]
+    alike: Alike | None
     staged: Staged
     meta: Meta
     base: Base | None
@@ -110,7 +110,8 @@ def _run(work: Work) -> Base:
     def part() -> bytes:
         begun.append(_begun(work))
         made.append(_uploaded(work, begun[0]))
-        return to_bytes(write_index(work.repository, begun[0], made[0], replicas=replicas(work.alike)))
+        alike = replicas(work.alike()) if work.alike else ()
+        return to_bytes(write_index(work.repository, begun[0], made[0], replicas=alike))
 
     def decide(words: Mapping[int, bytes]) -> bytes:
         told = [from_bytes(word, Outline, what=f"the outline of rank {rank}") for rank, word in words.items()]
@@ -135,7 +136,8 @@ def _name_divergent(work: Work, save: Save) -> Never:
     """The ranks tell each box's digest, and the error names the leaves and ranks. Nothing is committed."""
 
     def part() -> bytes:
-        held = tuple(copy for copies in work.alike.values() for copy in copies)
+        alike = work.alike() if work.alike else {}
+        held = tuple(copy for copies in alike.values() for copy in copies)
         return to_bytes(Copies(format=FORMAT_MAJOR, rank=work.rank, copies=held))
 
     def decide(words: Mapping[int, bytes]) -> bytes:

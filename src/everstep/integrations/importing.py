@@ -105,7 +105,7 @@ def save_foreign(
                 step=step,
                 plan=plan.digest,
                 entries=foreign.flat.entries,
-                alike={},
+                alike=None,
                 staged=stage(foreign.flat, plan, arena),
                 meta=Meta(config=encode_config(foreign.config)),
                 base=None,

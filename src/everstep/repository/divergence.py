@@ -77,7 +77,9 @@ def divergence(run: str, save: str, told: Iterable[Copies]) -> DivergentReplicas
     path, ranks = next(iter(leaves.items()))
     return DivergentReplicas(
         f"replicas differ in save {save} of run {run!r}: {'; '.join(words[:_SHOWN])}{more}",
-        hint="go on from an older checkpoint without these ranks' devices: they computed or kept something wrong",
+        hint="if ranks are meant to differ here, wrap the part in PerRank; if they never were in step, let them begin "
+        "with equal parameters, as DistributedDataParallel does; else what these ranks run on computed or kept "
+        "something wrong: go on from an older checkpoint without it",
         run=run,
         save=save,
         path=path,
