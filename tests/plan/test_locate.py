@@ -88,7 +88,7 @@ def cases(draw):
     return world, entries, wanted
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(cases())
 def test_just_the_ranks_that_wrote_it(case):
     """Over any meshes, placements and shapes: the ranks found are those that wrote elements of what is wanted."""
