@@ -59,8 +59,8 @@ class PerRankKind:
         if entry is None or entry.type != "per_rank":
             return into.problem(saved.path, "is PerRank in the state and not in the checkpoint")
         child = saved.child(into.rank)
-        if into.skips(child.path if child else saved.path):
-            into.left_out(child.path if child else saved.path)
+        if child is not None and into.skips(child.path):
+            into.left_out(child.path)
             return lambda: live
         ranks = len(saved.children)
         now = ranks if into.world is None or into.partial else into.world
