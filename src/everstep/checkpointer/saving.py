@@ -24,6 +24,7 @@ from everstep.repository.divergence import divergence, divergent
 from everstep.repository.repository import Repository
 from everstep.repository.saves import (
     Save,
+    abort,
     announce,
     begin,
     commit,
@@ -116,6 +117,8 @@ def _run(work: Work) -> Base:
     def decide(words: Mapping[int, bytes]) -> bytes:
         told = [from_bytes(word, Outline, what=f"the outline of rank {rank}") for rank, word in words.items()]
         if len({outline.plan for outline in told}) == 1 and divergent(told):
+            # else the next attempt would find every index there, and commit what was refused
+            abort(work.repository, begun[0], "ranks that must hold the same bytes hold different ones")
             return _DIVERGENT
         return committed_bytes(commit(work.repository, begun[0], told, timeout_s=work.together.patience_s))
 
