@@ -2,7 +2,8 @@
 
 Each actor is a list of steps, each step one request to the store. Any actor may stand still for ever at any
 step, which is what a crash, a pause and a slow machine look like to the others; time-outs may fire at any
-moment. So no clock is assumed. ``broken`` names rules that are left out, to see that each is needed.
+moment. So no clock is assumed. The ranks of one launch are one actor: rank 0 writes the plan and looks at the bases
+for all, and what the others do later is what this actor may do later. ``broken`` names rules that are left out, to see that each is needed.
 """
 
 from __future__ import annotations
