@@ -12,7 +12,7 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_d
 import everstep as es
 from everstep.store.local import LocalStore
 
-__all__ = ["damaged", "killed_at", "resumed", "stopped", "timed", "trained"]
+__all__ = ["abandoned", "damaged", "killed_at", "resumed", "stopped", "timed", "trained"]
 
 
 def start(rendezvous):
@@ -176,3 +176,16 @@ def damaged(rendezvous, folder, who, on_corrupt, *, tell):
             tell([type(error).__name__, str(error)])
         else:
             tell(step if same(state, step) else "another state")
+
+
+def abandoned(rendezvous, folder, *, tell):
+    """Rank 1 is killed before it takes part in a save; rank 0's training ends with an error while it waits for it."""
+    start(rendezvous)
+    state = {"plain": torch.zeros(3)}
+    with es.Checkpointer(folder, "r") as ckpt:
+        ckpt.restore(state)
+        dist.barrier()
+        if dist.get_rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        ckpt.save(1, state)
+        raise RuntimeError("the loss is not a number")

@@ -92,8 +92,12 @@ def two_ranks(program, folder, *arguments):
 
 
 @pytest.mark.parametrize("told", [0, 1])
-def test_lightning_stands_still_and_saves_nothing(tmp_path, told):
-    """The rank that is told answers with a collective that the other one is not in: neither ends, nothing is saved."""
+def test_lightning_does_not_end(tmp_path, told):
+    """The rank that is told answers with a collective that the other one is not in.
+
+    Nearly always both stand still and nothing is saved. Seen once in a dozen: the collective met one of the
+    training's, one rank failed with an error of gloo and the other one ended. Both never end well.
+    """
     try:
         version = importlib.metadata.version("lightning")
     except importlib.metadata.PackageNotFoundError:
@@ -104,13 +108,14 @@ def test_lightning_stands_still_and_saves_nothing(tmp_path, told):
     with two_ranks("lightning_rank.py", tmp_path / "ranks", checkpoints) as ranks:
         ranks.reach(20)
         ranks.terminate(told)
-        assert ranks.codes(ENDED_S) == [None, None]
-        assert max(ranks.steps()) - min(ranks.steps()) <= 1
-        stood = ranks.steps()
-        time.sleep(2)
-        assert ranks.steps() == stood
-        assert "Received SIGTERM" in ranks.said()
-    assert list(checkpoints.rglob("*")) == []
+        codes = ranks.codes(ENDED_S)
+        assert codes != [0, 0], ranks.said()
+        if codes == [None, None]:
+            stood = ranks.steps()
+            time.sleep(2)
+            assert ranks.steps() == stood
+            assert "Received SIGTERM" in ranks.said()
+            assert not list(checkpoints.rglob("*"))
 
 
 @pytest.mark.parametrize("told", [0, 1])

@@ -45,6 +45,16 @@ def test_a_dead_rank_does_not_keep_the_others(zygote, tmp_path):
     assert [one.code for one in ended] == [1, 1, -9], [one.printed for one in ended]
 
 
+def test_an_error_in_training_does_not_wait_for_the_dead(zygote, tmp_path):
+    """With a save under way that a killed rank will never take part in, the error comes out long before patience ends."""
+    words = (rendezvous(), str(tmp_path))
+    ended = zygote.run(
+        "tests.faults.rank_cases:abandoned", *words, world=2, timeout_s=45, EVERSTEP_PATIENCE="600"
+    )
+    assert [one.code for one in ended] == [1, -9], [one.printed for one in ended]
+    assert "the loss is not a number" in ended[0].printed
+
+
 def test_a_signal_in_the_last_step_is_the_same_news_to_all(zygote, tmp_path):
     """Told to stop when all is done: every rank has saved, and every rank says 75."""
     ended = stop(zygote, tmp_path, signals=[[2, 4, 1]], until=5)

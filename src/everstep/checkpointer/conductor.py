@@ -135,6 +135,7 @@ class Checkpointer:
             self.close()
         else:
             self._hurry()
+            self._launch.leave_soon()
             self._background.settle()
 
     def restore(

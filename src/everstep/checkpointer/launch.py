@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import threading
+import time
 from collections import Counter
 from dataclasses import asdict
 
@@ -12,7 +14,7 @@ import msgspec
 
 from everstep.checkpointer.together import Together
 from everstep.config import process_settings
-from everstep.errors import UsageError
+from everstep.errors import RanksMissing, UsageError
 from everstep.events import Listener
 from everstep.format.ids import RunId, parse_run
 from everstep.ranks import open_ranks, who_am_i
@@ -25,6 +27,8 @@ from everstep.store.protocol import Store
 from everstep.store.retry import TRAINING, RetryPolicy
 
 __all__ = ["Launch", "open_reading"]
+
+_LEAVING_S = 10.0
 
 
 def open_reading(store: str | Store, listener: Listener) -> Repository:
@@ -46,11 +50,13 @@ class Launch:
 
     def __init__(self, store: str | Store, run: str, *, keep: str, listener: Listener) -> None:
         told = process_settings()
+        self._leave_by = math.inf
         self.run: RunId = parse_run(run)
         opened = _opened(store, listener, TRAINING)
         me = who_am_i(told)
         self.rank, self.world = me.rank, me.world
-        self.together = Together(open_ranks(told, me, store=opened, run=self.run), patience_s=told.patience)
+        ranks = open_ranks(told, me, store=opened, run=self.run, sleep=self._nap)
+        self.together = Together(ranks, patience_s=told.patience)
         self.repository: Repository = self._open(opened, keep)
         self._number = told.attempt
         self._attempt: Attempt | None = None
@@ -96,6 +102,19 @@ class Launch:
         """A topic that was not used before in this launch; all ranks ask for it in the same order."""
         self._topics[family] += 1
         return f"{family}/{self._topics[family]}"
+
+    def leave_soon(self) -> None:
+        """The training ended with an error: other ranks, which may be dead, are waited for a few seconds more."""
+        self._leave_by = time.monotonic() + _LEAVING_S
+
+    def _nap(self, seconds: float) -> None:
+        time.sleep(seconds)
+        if time.monotonic() > self._leave_by:
+            raise RanksMissing(
+                f"this rank's training ended with an error, and other ranks did not come within {_LEAVING_S:.0f} s",
+                hint="the next launch commits the save if all ranks have written their parts",
+                missing=(),
+            )
 
     def close(self) -> None:
         """Say farewell to the other ranks, and let the connections to them go."""
