@@ -108,10 +108,7 @@ class CheckpointManager(BaseCheckpointManager):  # type: ignore[misc]  # torchti
         Returns whether anything was loaded. Raises `CheckpointNotFound`, `RestoreMismatch`.
         """
         reached = self._restored(None if step == -1 else step)
-        if reached is None:
-            self._state.forget_made()
-            return self._begin()
-        return True
+        return self._begin() if reached is None else True
 
     def _save(self, curr_step: int, last_step: bool = False) -> bool:  # noqa: FBT001, FBT002 - torchtitan's signature
         """Be at the boundary after ``curr_step`` steps: save when due.
@@ -125,7 +122,8 @@ class CheckpointManager(BaseCheckpointManager):  # type: ignore[misc]  # torchti
         first = curr_step == 1 and self._config.enable_first_step_checkpoint
         due = self._boundaries is None and curr_step % self._config.interval == 0
         if (first or last_step or due) and self._started != curr_step:
-            self._checkpointer.save(curr_step, self._state)
+            seed = self._boundaries is None and curr_step == 0
+            self._checkpointer.save(curr_step, {MODEL: self._state[MODEL]} if seed else self._state)
         if last_step:
             self._checkpointer.wait()
             if self._config.last_save_in_hf:
@@ -158,13 +156,18 @@ class CheckpointManager(BaseCheckpointManager):  # type: ignore[misc]  # torchti
 
     def _enter(self, step: int | None, skip: tuple[str, ...]) -> int | None:
         """Restore and be at the first boundary, or, for a trainer that only loads, restore."""
-        strict = not skip
         if self._config.load_only:
-            return self._checkpointer.restore(self._state, step=step, strict=strict, skip=skip)
-        loop = self._checkpointer.loop(self._state, until=self._until, step=step, strict=strict, skip=skip)
-        self._boundaries = cast("Generator[int]", loop)
-        reached = next(self._boundaries, self._until)
-        return None if self._checkpointer.coverage is None else reached
+            reached = self._checkpointer.restore(self._state, step=step, strict=not skip, skip=skip)
+        else:
+            loop = self._checkpointer.loop(
+                self._state, until=self._until, step=step, strict=not skip, skip=skip
+            )
+            self._boundaries = cast("Generator[int]", loop)
+            begins = next(self._boundaries, self._until)
+            reached = None if self._checkpointer.coverage is None else begins
+        if reached is None or OPTIMIZER in skip:
+            self._state.forget_made()
+        return reached
 
     def _begin(self) -> bool:
         """Load what the settings name for a run without checkpoints."""

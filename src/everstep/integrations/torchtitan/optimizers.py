@@ -30,14 +30,13 @@ class Optimizers:
         """Hand a state back; its tensors become the optimizers' own, of the element type they have."""
         flat = {f"{of}.{what}": value for of, held in filed.items() for what, value in held.items()}
         self._container.load_state_dict(flat)
-        self._made = []
         for optimizer in self._container:
             for group in optimizer.param_groups:
                 for name, parameter in zip(group["param_names"], group["params"], strict=True):
                     _keep(optimizer.state.get(parameter, {}), flat, f"state.{name}")
 
     def forget_made(self) -> None:
-        """Take away what `taken` made, so that a first step counts as the first."""
+        """Take away what `taken` made and nothing was restored into, so that a first step counts as the first."""
         for optimizer in self._made:
             optimizer.state.clear()
         self._made = []

@@ -63,7 +63,7 @@ class TrainerState(MutableMapping[str, Any]):
         raise TypeError(f"{name} is a part of torchtitan's trainer and stays")
 
     def forget_made(self) -> None:
-        """Undo that optimizers were given a state to restore into: the run has nothing to restore."""
+        """Undo that optimizers were given a state to restore into: there was nothing to restore there."""
         self._optimizers.forget_made()
 
     def _of_stage(self, part: dict[str, Any]) -> Any:
