@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from everstep.cli.output import jsonable
 from everstep.format.dtypes import ITEM_BYTES
-from everstep.format.entries import Alias, Container, Tensor, Value
+from everstep.format.entries import Alias, Container, Layout, Tensor, Value
 from everstep.format.paths import components, parent, unescape
 from everstep.format.values import decode
 
 if TYPE_CHECKING:
     from everstep.format.entries import Entry
 
-__all__ = ["Node", "entry_fields", "entry_words", "state_tree"]
+__all__ = ["Node", "entry_fields", "entry_words", "layout_words", "state_tree"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,13 +73,21 @@ def entry_words(entry: Entry) -> str:
     """What it is, in a few words."""
     match entry:
         case Tensor():
-            return f"{entry.dtype}{list(_shape(entry))}"
+            laid = f" {layout_words(entry.layout)}" if entry.layout else ""
+            return f"{entry.dtype}{list(_shape(entry))}{laid}"
         case Value():
             return repr(decode(entry.value))
         case Alias():
             return f"= {entry.of}"
         case Container():
             return f"{entry.type} {entry.name}" if entry.name else entry.type
+
+
+def layout_words(layout: Layout) -> str:
+    """How a tensor lies on the ranks: each dimension of the mesh, its ranks and its placement."""
+    names = layout.names or tuple(f"dim {n}" for n in range(len(layout.shape)))
+    laid = zip(names, layout.shape, layout.placements, strict=True)
+    return "on " + " x ".join(f"{name}={size} ({placement})" for name, size, placement in laid)
 
 
 def entry_fields(entry: Entry) -> dict[str, object]:
@@ -94,6 +102,12 @@ def entry_fields(entry: Entry) -> dict[str, object]:
                 "bytes": _nbytes(entry),
                 "framework": entry.framework,
             }
+            if entry.layout is not None:
+                fields["layout"] = {
+                    "mesh": list(entry.layout.shape),
+                    "names": jsonable(list(entry.layout.names)),
+                    "placements": list(entry.layout.placements),
+                }
         case Value():
             fields |= {"kind": "value", "value": jsonable(decode(entry.value))}
         case Alias():
