@@ -143,6 +143,13 @@ def test_holders_are_all_who_hold_an_element_of_the_box(case, data):
     assert set(found) == expected
 
 
+def test_who_holds_only_elements_of_parts_in_the_middle_is_found():
+    """Of three strided parts the box has a piece of the first, all of the second, and the short last one."""
+    layout = make_layout(shape=(3,), ranks=range(3), placements=["strided:0:3"])
+    found = {ranks: box for ranks, box in holders(layout, (7,), Box((2,), (5,))) if ranks == (1,)}
+    assert found == {(1,): Box((4,), (1,))}
+
+
 def test_a_rank_with_several_devices_has_the_boxes_of_all_of_them_once():
     """jax: two processes of two devices; the boxes of each coordinate have sharers of their own."""
     layout = make_layout(shape=(2, 2), ranks=[0, 1, 0, 0], placements=["shard:0", "replicate"])

@@ -23,7 +23,7 @@ __all__ = ["assemble", "flatten", "match"]
 def flatten(state: Mapping[str, object], *, rank: int = 0, world: int | None = None) -> Flat:
     """The state as entries in pre-order and the bytes that go with them, of one rank; it refers to live memory.
 
-    Raises `UnsupportedLeaf` with path and type, `NotYetSupported` for tensors spread over ranks.
+    Raises `UnsupportedLeaf` with path and type, `UsageError` for a tensor on ranks beyond the ``world``.
     """
     into = Flattening(known().live, rank=rank, world=rank + 1 if world is None else world)
     with _uncollected():

@@ -83,7 +83,7 @@ def spread(value: torch.Tensor) -> bool:
     return dtensor.device_mesh.size() > 1 or dtensor.device_mesh.get_coordinate() is None
 
 
-def plain(value: torch.Tensor, _path: str = "") -> torch.Tensor:
+def plain(value: torch.Tensor) -> torch.Tensor:
     """The tensor itself, detached; of a DTensor what this rank has of it."""
     dtensor = as_dtensor(value)
     if dtensor is not None:
