@@ -10,9 +10,11 @@ import torch.distributed as dist
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
 
 import everstep as es
+from everstep.repository.attempts import claim
+from everstep.repository.opening import open_repository
 from everstep.store.local import LocalStore
 
-__all__ = ["abandoned", "damaged", "killed_at", "resumed", "stopped", "timed", "trained"]
+__all__ = ["abandoned", "damaged", "fenced", "killed_at", "resumed", "stopped", "timed", "trained"]
 
 
 def start(rendezvous):
@@ -189,3 +191,20 @@ def abandoned(rendezvous, folder, *, tell):
             os.kill(os.getpid(), signal.SIGKILL)
         ckpt.save(1, state)
         raise RuntimeError("the loss is not a number")
+
+
+def fenced(rendezvous, folder, *, tell):
+    """Saves a step; a newer launch claims the run; the next save is told of, and what the store then has."""
+    start(rendezvous)
+    with es.Checkpointer(folder, "r") as ckpt:
+        ckpt.restore(made(0))
+        ckpt.save(1, made(1)).wait()
+        if dist.get_rank() == 0:
+            repository = open_repository(LocalStore(Path(folder)), create=False)
+            claim(repository, "r", owner="a newer launch", world=2)
+        dist.barrier()
+        try:
+            ckpt.save(2, made(2)).wait()
+        except es.EverstepError as error:
+            tell([type(error).__name__, str(error)])
+        tell([found.step for found in ckpt.checkpoints()])

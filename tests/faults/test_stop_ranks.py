@@ -55,6 +55,18 @@ def test_an_error_in_training_does_not_wait_for_the_dead(zygote, tmp_path):
     assert "the loss is not a number" in ended[0].printed
 
 
+def test_a_newer_launch_fences_every_rank(zygote, tmp_path):
+    """The ranks of an older launch cannot commit any more: each of them has the error that names both attempts."""
+    words = (rendezvous(), str(tmp_path))
+    ended = zygote.run("tests.faults.rank_cases:fenced", *words, world=WORLD, EVERSTEP_PATIENCE="20")
+    assert [one.code for one in ended] == [0] * WORLD, [one.printed for one in ended]
+    for (kind, text), steps in (one.told for one in ended):
+        assert kind == "Fenced"
+        assert "attempt 1" in text
+        assert "attempt 2" in text
+        assert steps == [1]
+
+
 def test_a_signal_in_the_last_step_is_the_same_news_to_all(zygote, tmp_path):
     """Told to stop when all is done: every rank has saved, and every rank says 75."""
     ended = stop(zygote, tmp_path, signals=[[2, 4, 1]], until=5)
