@@ -4,7 +4,7 @@
 #   make test       every test, with real emulators of the clouds
 #   make check      lint, types, layers, and every test (the docs' code included)
 #   make test-more  slow and rare tests
-#   make bench      measures against torch.save, safetensors and DCP
+#   make bench      measures against torch.save, safetensors and DCP, on one rank and on four; planning for 2,048
 #   make lock       choose newer versions of everything installed here
 #
 # make PYTHON=/path/to/python3 names an interpreter; make JOBS=4 the number of test workers.
@@ -54,6 +54,8 @@ reference: $(VENV)/.python
 
 bench: $(VENV)/.python
 	$(BIN)/python -m bench
+	$(BIN)/python -m bench.ranks
+	$(BIN)/python -m bench.planning
 
 lock: $(VENV)/.pip
 	$(BIN)/python .ci/lock.py
