@@ -1,9 +1,11 @@
 """Ranks that fail: nothing is committed, all ranks are told which one it was, and the next save goes on."""
 
 import pytest
+import torch
 
+import everstep as es
 from tests.cli.worlds import ask
-from tests.integrations.dcp import fault_jobs
+from tests.integrations.dcp import fault_jobs, jobs
 
 COORDINATOR_ONLY = ("prepare_global_plan", "finish")
 
@@ -55,7 +57,19 @@ def test_cached_plans_save_what_is_there_now(ranks, tmp_path):
     assert ranks.run(fault_jobs.cached_plans, str(tmp_path), "r") == [[1.0, 2.0, 3.0, 4.0]] * 4
 
 
-def test_without_collectives_the_ranks_say_what_to_do(ranks, tmp_path):
-    """Parts that know nothing of each other are no checkpoint; a rank alone with no_dist is one."""
-    assert ranks.run(fault_jobs.no_collectives, str(tmp_path), "r") == ["NotYetSupported"] * 4
+def test_without_collectives_each_rank_gets_its_own_back(ranks, tmp_path, capsys):
+    """DTensors are one tensor, of whose replicas one rank writes; a rank that fails fails the save on all."""
+    found = ranks.run(fault_jobs.no_collectives, str(tmp_path), "r")
+    assert found == [[[10 * rank + 1, 10 * rank + 2], "UnsupportedLeaf"] for rank in range(4)]
+    whole = es.load(str(tmp_path), "r")
+    assert whole["loader"]["at"] == {0: 2, 1: 12, 2: 22, 3: 32}
+    assert torch.equal(whole["hybrid"]["uneven"], jobs.full("uneven"))
+    assert [
+        one["step"] for one in ask(capsys, "ls", "r", "--store", tmp_path, "--json").json["checkpoints"]
+    ] == [2, 1]
+    assert ask(capsys, "verify", "r", "--store", tmp_path).code == 0
+
+
+def test_a_rank_alone_saves_alone(ranks, tmp_path):
+    """no_dist in a process group: each rank its own run."""
     assert ranks.run(fault_jobs.alone, str(tmp_path), "own") == [0.0, 1.0, 2.0, 3.0]

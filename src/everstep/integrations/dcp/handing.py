@@ -35,7 +35,7 @@ class Begun:
     """The coordinator to a rank, with its final plan: the save that was begun, and the rank's number in it.
 
     The coordinator is rank 0 of the checkpoint. ``bases`` are the save's, ``ranks`` the checkpoint's ranks by
-    global rank.
+    global rank. ``apart``: without collectives, each rank's plan being of all that it has.
     """
 
     attempt: Attempt
@@ -43,6 +43,7 @@ class Begun:
     bases: tuple[Checkpoint, ...]
     rank: int
     ranks: Mapping[int, int]
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,9 @@ from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteIte
 from everstep.errors import SaveFailed, UnsupportedLeaf
 from everstep.format.box import Box
 from everstep.format.dtypes import ITEM_BYTES
-from everstep.format.entries import Tensor
-from everstep.integrations.dcp.meshes import on_rank, with_layout
+from everstep.format.entries import Container, Tensor
+from everstep.format.values import encode
+from everstep.integrations.dcp.meshes import on_rank, with_layout, writer_of
 from everstep.integrations.dcp.names import Keys, keys_of, path_of
 from everstep.integrations.dcp.tree import Leaf
 from everstep.integrations.dcp.values import from_file, object_leaf
@@ -37,11 +38,15 @@ class Items:
     sizes: tuple[int, ...]
 
 
-def read_items(plan: SavePlan, planner: SavePlanner, *, ranks: Mapping[int, int], own: int) -> Items:
+def read_items(
+    plan: SavePlan, planner: SavePlanner, *, ranks: Mapping[int, int], own: int, apart: bool
+) -> Items:
     """Go through the plan's items; tensors are asked for when their bytes are copied.
 
     A tensor is described by the rank that has its first element, an object by the one that writes it.
-    ``ranks`` are the checkpoint's ranks by global rank, ``own`` is this one. Raises `UnsupportedLeaf`.
+    ``ranks`` are the checkpoint's ranks by global rank, ``own`` is this one. ``apart``: the plan is of all that
+    this rank has; then of a DTensor's replicas the lowest rank writes, and all else is filed as the rank's own.
+    Raises `UnsupportedLeaf`.
     """
     mappings = plan.planner_data if plan.planner_data is not None else getattr(planner, "mappings", None)
     state = getattr(planner, "state_dict", {})
@@ -52,16 +57,29 @@ def read_items(plan: SavePlan, planner: SavePlanner, *, ranks: Mapping[int, int]
     for item in plan.items:
         keys = keys_of(item.index.fqn, mappings)
         if item.type == WriteItemType.BYTE_IO:
-            leaf, parts = object_leaf(keys, _object(item, planner))
-            leaf = replace(leaf, entries=tuple(on_rank(entry, own, len(ranks)) for entry in leaf.entries))
+            leaf, parts = object_leaf((*keys, own) if apart else keys, _object(item, planner))
+            if apart:
+                leaf = _own(leaf, keys, own)
+            else:
+                leaf = replace(leaf, entries=tuple(on_rank(entry, own, len(ranks)) for entry in leaf.entries))
             leaves.append(leaf)
             pieces += parts
             tensors.update((entry.path, entry) for entry in leaf.entries if isinstance(entry, Tensor))
             sizes.append(sum(part.nbytes for part in parts))
             continue
+        live = state.get(item.index.fqn) if isinstance(state, Mapping) else None
+        if apart and item.type == WriteItemType.TENSOR:
+            entry, piece = _tensor(item, planner, (*keys, own))
+            tensors[entry.path] = entry
+            leaves.append(_own(Leaf(keys=keys, entries=(entry,)), keys, own))
+            pieces.append(piece)
+            sizes.append(piece.nbytes)
+            continue
         entry, piece = _tensor(item, planner, keys)
+        if apart and own != writer_of(entry, live, ranks, piece.box, own):
+            sizes.append(0)
+            continue
         if entry.path not in tensors:
-            live = state.get(item.index.fqn) if isinstance(state, Mapping) else None
             if item.type == WriteItemType.TENSOR:  # all of it, and from one rank
                 entry = on_rank(entry, own, len(ranks))
             tensors[entry.path] = with_layout(entry, live, ranks, piece.box)
@@ -71,6 +89,12 @@ def read_items(plan: SavePlan, planner: SavePlanner, *, ranks: Mapping[int, int]
             pieces.append(piece)
         sizes.append(piece.nbytes)
     return Items(leaves=tuple(leaves), tensors=tensors, pieces=tuple(pieces), sizes=tuple(sizes))
+
+
+def _own(leaf: Leaf, keys: Keys, rank: int) -> Leaf:
+    """The leaf as one that each rank has its own of."""
+    above = Container(path=path_of(keys), type="per_rank", keys=[encode(rank)])
+    return Leaf(keys=keys, entries=(above, *leaf.entries))
 
 
 def _object(item: WriteItem, planner: SavePlanner) -> object:

@@ -10,9 +10,9 @@ from torch.distributed import is_available
 
 from everstep.format.box import Box
 from everstep.format.entries import Entry, Tensor
-from everstep.format.layouts import make_layout, parts
+from everstep.format.layouts import make_layout, parts, sharers
 
-__all__ = ["on_rank", "with_layout"]
+__all__ = ["on_rank", "with_layout", "writer_of"]
 
 E = TypeVar("E", bound=Entry)
 
@@ -53,6 +53,15 @@ def with_layout(entry: Tensor, live: Any, ranks: Mapping[int, int], box: Box) ->
     fits = box in held or not box.elements
     everywhere = set(words) == {"replicate"} and set(known) == set(ranks.values())
     return replace(entry, layout=layout) if fits and not everywhere else entry
+
+
+def writer_of(entry: Tensor, live: Any, ranks: Mapping[int, int], box: Box, own: int) -> int:
+    """Of the ranks that have this part of a DTensor the lowest; of what is none this one."""
+    layout = with_layout(entry, live, ranks, box).layout
+    if layout is not None:
+        return min(sharers(layout, own), default=own)
+    kind = type(live).__name__
+    return min(ranks.values()) if kind == "DTensor" and box == Box.whole(entry.shape) else own
 
 
 def _placement(placement: Any) -> str | None:

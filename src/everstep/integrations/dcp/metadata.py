@@ -47,15 +47,17 @@ class Found:
     value: Any = None
 
 
-def find_leaves(entries: Sequence[Entry]) -> dict[str, Found]:
+def find_leaves(entries: Sequence[Entry], rank: int | None = None) -> dict[str, Found]:
     """The leaves of a checkpoint by the names that DCP's flattening would give them.
+
+    Of what each rank has its own of that of ``rank``; without a rank all, named by their numbers.
 
     Raises `RestoreError` when two leaves would have one name.
     """
     found: dict[str, Found] = {}
     root = tree(entries)
     flat = root.container is not None and root.container.name == FLAT
-    for leaf in _children(root) if flat else _below(root, ()):
+    for leaf in _children(root, rank) if flat else _below(root, (), rank):
         name = name_of(leaf.keys)
         if name in found:
             raise RestoreError(
@@ -67,22 +69,30 @@ def find_leaves(entries: Sequence[Entry]) -> dict[str, Found]:
     return found
 
 
-def _children(root: Saved) -> Iterator[Found]:
+def _children(root: Saved, rank: int | None) -> Iterator[Found]:
     """The root's children as they are."""
-    for key, child in root.pairs():
+    for key, each in root.pairs():
+        own = each.container is not None and each.container.type == "per_rank" and rank is not None
+        child = each.child(rank) if own else each
+        if child is None:
+            continue
         yield Found(keys=(str(key),), saved=child, is_tensor=_is_tensor(child))
 
 
-def _below(node: Saved, keys: Keys) -> Iterator[Found]:
+def _below(node: Saved, keys: Keys, rank: int | None) -> Iterator[Found]:
     entry = node.container
     if entry is None:
         yield from _leaf(node, keys)
+    elif entry.type == "per_rank" and rank is not None:
+        own = node.child(rank)
+        if own is not None:
+            yield from _below(own, keys, rank)
     elif entry.type in _MAPPINGS:
         for key, child in node.pairs():
-            yield from _below(child, (*keys, str(key)))
+            yield from _below(child, (*keys, str(key)), rank)
     elif entry.type == "list" and not _terminal(node):
         for number, child in node.pairs():
-            yield from _below(child, (*keys, number))
+            yield from _below(child, (*keys, number), rank)
     else:
         yield Found(keys=keys, saved=node, is_tensor=False)
 

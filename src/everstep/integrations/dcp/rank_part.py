@@ -14,6 +14,8 @@ from everstep.format.entries import Entry
 from everstep.format.ids import SaveId
 from everstep.format.index import Index, Meta
 from everstep.format.limits import FORMAT_MAJOR
+from everstep.format.own import own_entries
+from everstep.integrations.dcp.apart import united
 from everstep.integrations.dcp.handing import Begun, Told
 from everstep.integrations.dcp.items import Items, read_items
 from everstep.integrations.dcp.session import Known, Session
@@ -96,7 +98,7 @@ def write_part(
     listener: Listener,
 ) -> Part:
     """Store the packs, and but for the coordinator the index, which needs the leaves of all."""
-    items = read_items(plan, planner, ranks=begun.ranks, own=begun.rank)
+    items = read_items(plan, planner, ranks=begun.ranks, own=begun.rank, apart=begun.apart)
     uploaded = upload_pieces(
         items.pieces,
         items.tensors,
@@ -111,7 +113,8 @@ def write_part(
     session.written = str(save.id)
     outline = None
     if begun.rank != 0:
-        index = _index(save, begun.rank, items, uploaded, entries=(), meta=Meta())
+        own = own_entries(grow(items.leaves)) if begun.apart else ()
+        index = _index(save, begun.rank, items, uploaded, entries=own, meta=Meta())
         outline = write_index(session.repository, save, index, entries=items.tensors)
         session.remember(save, known_chunks(uploaded))
     told = Told(leaves=items.leaves, outline=outline)
@@ -133,7 +136,7 @@ def commit_parts(
     ``order`` are the names in the state's order; None when the planner did not flatten the state. Raises what
     `commit` raises, and `DisagreeingPlans` when ranks give one name two meanings.
     """
-    entries = grow((leaf for one in told for leaf in one.leaves), order=order or (), flat=order is None)
+    entries = grow(united(told), order=order or (), flat=order is None)
     meta = Meta(metrics=encode_metrics(metrics), config=encode_config(config))
     index = _index(part.save, part.rank, part.items, part.uploaded, entries=entries, meta=meta)
     own = write_index(session.repository, part.save, index)

@@ -6,6 +6,7 @@ import dataclasses
 import os
 from typing import Any
 
+from torch import distributed
 from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner
 from torch.distributed.checkpoint.storage import StorageReader as TorchReader
@@ -148,4 +149,8 @@ class StorageReader(TorchReader):
 
     def _take(self, chosen: Checkpoint) -> None:
         manifest = read_manifest(self._opened(), chosen)
-        self._chosen, self._leaves = chosen, find_leaves(manifest.entries)
+        self._chosen, self._leaves = chosen, find_leaves(manifest.entries, _rank())
+
+
+def _rank() -> int:
+    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0

@@ -13,6 +13,7 @@ from everstep.events import Listener
 from everstep.format.digests import Digest
 from everstep.format.ids import parse_run
 from everstep.integrations.dcp.handing import Joining
+from everstep.ranks import Ranks
 from everstep.repository.attempts import Attempt, claim
 from everstep.repository.catalogue import ensure_run
 from everstep.repository.checkpoint import Checkpoint
@@ -57,6 +58,7 @@ class Session:
     joining: tuple[Joining, ...] = ()
     arena: Arena = field(default_factory=lambda: Arena(pin=pin), repr=False)
     opened: Repository | None = None
+    ranks: Ranks | None = None
 
     @property
     def repository(self) -> Repository:
@@ -100,10 +102,9 @@ class Session:
                 step=step,
             )
 
-    def committed(self, checkpoint: Checkpoint, known: Known) -> None:
-        """The open save is a checkpoint; the next one may refer to its chunks."""
-        assert self.open is not None
-        self.remember(self.open, known)
+    def committed(self, checkpoint: Checkpoint, save: Save, known: Known) -> None:
+        """A save is a checkpoint; the next one may refer to its chunks."""
+        self.remember(save, known)
         self.open, self.last = None, checkpoint
 
     def remember(self, save: Save, known: Known) -> None:
@@ -126,8 +127,11 @@ class Session:
             give_up(self.repository, save, why)
 
     def close(self) -> None:
-        """Let the memory go."""
+        """Let the memory and the connection to the other ranks go."""
         self.arena.close()
+        if self.ranks is not None:
+            self.ranks.close()
+            self.ranks = None
 
 
 def give_up(repository: Repository, save: Save, why: str) -> None:

@@ -17,12 +17,14 @@ from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
 from everstep.config import settings
-from everstep.errors import NotYetSupported, UsageError
+from everstep.errors import UsageError
 from everstep.events import Listener, silent
 from everstep.format.ids import parse_run
+from everstep.integrations.dcp.apart import begin_apart, end_apart
 from everstep.integrations.dcp.handing import (
     Begun,
     Joining,
+    Told,
     begun_of,
     result_of,
     told_by,
@@ -31,6 +33,7 @@ from everstep.integrations.dcp.rank_part import Part, commit_parts, join_save, p
 from everstep.integrations.dcp.session import Session, give_up, session_of
 from everstep.integrations.dcp.stager import Stager
 from everstep.integrations.dcp.where import parse_checkpoint_id, valid
+from everstep.ranks import Ranks
 from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.saves import announce, begin
 from everstep.store.protocol import Store
@@ -84,11 +87,12 @@ class StorageWriter(TorchWriter):
         self._use_collectives = True
         self._number = 0
         self._part: Part | None = None
+        self._begun: Begun | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what belongs to this process: ``async_save`` sends copies to a process of its own."""
         kept = dict(self.__dict__)
-        kept.update(_session=None, _copied=True, _stager=None, _part=None)
+        kept.update(_session=None, _copied=True, _stager=None, _part=None, _begun=None)
         return kept
 
     @property
@@ -122,7 +126,7 @@ class StorageWriter(TorchWriter):
         self._coordinator = is_coordinator
         self._use_collectives = bool(kwargs.get("use_collectives", True))
         self._number = int(kwargs.get("rank") or 0)
-        self._part = None
+        self._part = self._begun = None
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         """Tell the coordinator who this is."""
@@ -135,28 +139,25 @@ class StorageWriter(TorchWriter):
         """
         if self.step is None:
             raise UsageError("no step is named", hint="set writer.step, or give checkpoint_id=")
+        session, step = self._opened(), self.step
         if not self._use_collectives and _world() > 1:
-            raise NotYetSupported(
-                f"use_collectives=False with {_world()} ranks: they would not know of one another's parts",
-                hint="leave use_collectives=True; everstep.Checkpointer saves without any collective",
+            world = _world()
+            self._begun = begin_apart(
+                session,
+                self._number,
+                world,
+                lambda: _begin(session, self.run, step, {rank: rank for rank in range(world)}),
+                run=self.run,
+                timeout_s=self._commit_timeout_s,
             )
+            return [dataclasses.replace(plan, storage_data=self._begun) for plan in plans]
         joining = self._joining(plans)
         at = next(n for n, one in enumerate(joining) if one.coordinator)
         numbers = [(n - at) % len(plans) for n in range(len(plans))]
-        session = self._opened()
-        attempt = session.claimed(self.run, len(plans))
-        session.check_step(self.run, self.step)
-        bases = () if session.last is None else (session.last,)
-        save = session.open = begin(session.repository, attempt, self.step, bases=bases)
         ranks = {one.rank: number for one, number in zip(joining, numbers, strict=True)}
-        announced = announce(save, plan_digest=plan_digest(save.id))
+        begun = _begin(session, self.run, step, ranks)
         return [
-            dataclasses.replace(
-                plan,
-                storage_data=Begun(
-                    attempt=attempt, announced=announced, bases=save.bases, rank=number, ranks=ranks
-                ),
-            )
+            dataclasses.replace(plan, storage_data=dataclasses.replace(begun, rank=number))
             for plan, number in zip(plans, numbers, strict=True)
         ]
 
@@ -175,7 +176,7 @@ class StorageWriter(TorchWriter):
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         """Store this rank's part: packs, and its index. When it fails the whole save is given up."""
         session = self._opened()
-        begun = begun_of(plan)
+        begun = self._begun or begun_of(plan)
         cached = bool(getattr(planner, "_enable_plan_caching", False))
         save = join_save(session, begun, step=self.step or 0, cached=cached)
         try:
@@ -184,6 +185,8 @@ class StorageWriter(TorchWriter):
             )
         except BaseException as error:
             give_up(session.repository, save, f"rank {begun.rank} failed: {type(error).__name__}: {error}")
+            if session.ranks is not None and begun.apart:
+                self._end(session.ranks, error, Metadata({}))
             raise
         self._let_go(plan, planner)
         self._part = part
@@ -200,24 +203,34 @@ class StorageWriter(TorchWriter):
         session, part = self._opened(), self._part
         assert part is not None
         try:
-            session.committed(
-                commit_parts(
-                    session,
-                    part,
-                    told_by(results),
-                    order=None if metadata.planner_data is None else list(metadata.planner_data),
-                    metrics=self.metrics,
-                    config=self.config,
-                    timeout_s=self._commit_timeout_s,
-                ),
-                part.known,
-            )
+            if session.ranks is not None and self._begun is not None:
+                checkpoint = self._end(session.ranks, part.told, metadata)
+            else:
+                checkpoint = self._commit(told_by(results), metadata)
+            session.committed(checkpoint, part.save, part.known)
         except BaseException as error:
             session.give_up(f"it could not be committed: {type(error).__name__}: {error}")
             raise
         finally:
             self._part = None
         metadata.storage_meta = self.storage_meta()
+
+    def _commit(self, told: list[Told], metadata: Metadata) -> Checkpoint:
+        assert self._part is not None
+        return commit_parts(
+            self._opened(),
+            self._part,
+            told,
+            order=None if metadata.planner_data is None else list(metadata.planner_data),
+            metrics=self.metrics,
+            config=self.config,
+            timeout_s=self._commit_timeout_s,
+        )
+
+    def _end(self, ranks: Ranks, mine: Told | BaseException, metadata: Metadata) -> Checkpoint:
+        return end_apart(
+            ranks, mine, lambda told: self._commit(told, metadata), timeout_s=self._commit_timeout_s
+        )
 
     @property
     def should_synchronize_after_execute(self) -> bool:
@@ -255,6 +268,16 @@ class StorageWriter(TorchWriter):
         if self._session is None:
             self._session = session_of(self._key, self._store, self._listener, shared=self._copied)
         return self._session
+
+
+def _begin(session: Session, run: str, step: int, ranks: Mapping[int, int]) -> Begun:
+    """The attempt claimed and the save begun, as rank 0 is told of it."""
+    attempt = session.claimed(run, len(ranks))
+    session.check_step(run, step)
+    bases = () if session.last is None else (session.last,)
+    save = session.open = begin(session.repository, attempt, step, bases=bases)
+    announced = announce(save, plan_digest=plan_digest(save.id))
+    return Begun(attempt=attempt, announced=announced, bases=save.bases, rank=0, ranks=ranks)
 
 
 def _rank() -> int:
