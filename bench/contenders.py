@@ -10,7 +10,20 @@ import torch
 
 import everstep as es
 
-__all__ = ["CONTENDERS"]
+__all__ = ["CONTENDERS", "cached_stager"]
+
+
+def cached_stager():
+    """DCP's stager that keeps its memory from save to save, where this version of torch has it."""
+    from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
+
+    options = StagingOptions(
+        use_pinned_memory=False,
+        use_shared_memory=False,
+        use_async_staging=False,
+        use_non_blocking_copy=False,
+    )
+    return DefaultStager(options)
 
 
 def _sync(path):
@@ -122,15 +135,7 @@ class DcpAsync(Dcp):
 
     def __init__(self, training, folder):
         super().__init__(training, folder)
-        from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
-
-        options = StagingOptions(
-            use_pinned_memory=False,
-            use_shared_memory=False,
-            use_async_staging=False,
-            use_non_blocking_copy=False,
-        )
-        self._stager = DefaultStager(options)
+        self._stager = cached_stager()
 
     def save(self, number):
         import torch.distributed.checkpoint as dcp

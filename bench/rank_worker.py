@@ -15,6 +15,7 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.fsdp import fully_shard
 
 import everstep as es
+from bench.contenders import cached_stager
 from bench.training import Network
 from bench.worker import cpu_s
 
@@ -104,15 +105,7 @@ class DcpAsync(Dcp):
 
     def __init__(self, training, folder):
         super().__init__(training, folder)
-        from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
-
-        options = StagingOptions(
-            use_pinned_memory=False,
-            use_shared_memory=False,
-            use_async_staging=False,
-            use_non_blocking_copy=False,
-        )
-        self._stager = DefaultStager(options)
+        self._stager = cached_stager()
         self._group = dist.new_group(backend="gloo")
 
     def save(self, number):
