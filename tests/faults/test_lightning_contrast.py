@@ -18,7 +18,7 @@ pytestmark = pytest.mark.more
 
 HERE = Path(__file__).parent
 LIGHTNING = "2.6.6"
-STARTED_S, ENDED_S = 120, 45
+STARTED_S, ENDED_S, STILL_S = 180, 60, 20
 
 
 class Ranks:
@@ -91,31 +91,39 @@ def two_ranks(program, folder, *arguments):
         ranks.kill()
 
 
-@pytest.mark.parametrize("told", [0, 1])
-def test_lightning_does_not_end(tmp_path, told):
-    """The rank that is told answers with a collective that the other one is not in.
-
-    Nearly always both stand still and nothing is saved. Seen once in a dozen: the collective met one of the
-    training's, one rank failed with an error of gloo and the other one ended. Both never end well.
-    """
+@pytest.fixture
+def lightning():
+    """The version that this page speaks of."""
     try:
         version = importlib.metadata.version("lightning")
     except importlib.metadata.PackageNotFoundError:
         pytest.skip(f"Lightning is not installed: pip install lightning=={LIGHTNING}")
     if version != LIGHTNING:
         pytest.skip(f"this says what Lightning {LIGHTNING} does, and {version} is installed")
-    checkpoints = tmp_path / "checkpoints"
-    with two_ranks("lightning_rank.py", tmp_path / "ranks", checkpoints) as ranks:
-        ranks.reach(20)
-        ranks.terminate(told)
-        codes = ranks.codes(ENDED_S)
-        assert codes != [0, 0], ranks.said()
-        if codes == [None, None]:
+
+
+@pytest.mark.usefixtures("lightning")
+@pytest.mark.parametrize("told", [0, 1])
+def test_lightning_stands_still_and_saves_nothing(tmp_path, told):
+    """The rank that is told answers with a broadcast inside its signal handler, and the other one is elsewhere.
+
+    Seen in 14 of 16 launches. In two, rank 0's broadcast met the one that Lightning itself does in each step: rank 0
+    saved and exited with 0, rank 1 failed in the barrier of that save. So a launch that ends is not held against it.
+    """
+    for launch in range(3):
+        checkpoints = tmp_path / f"checkpoints-{launch}"
+        with two_ranks("lightning_rank.py", tmp_path / f"ranks-{launch}", checkpoints) as ranks:
+            ranks.reach(20)
+            ranks.terminate(told)
+            if ranks.codes(STILL_S) != [None, None]:
+                continue
             stood = ranks.steps()
             time.sleep(2)
             assert ranks.steps() == stood
             assert "Received SIGTERM" in ranks.said()
             assert not list(checkpoints.rglob("*"))
+            return
+    pytest.fail("it ended in three launches of three")
 
 
 @pytest.mark.parametrize("told", [0, 1])
