@@ -16,6 +16,7 @@ class Background:
 
     def __init__(self) -> None:
         self._pending: Pending | None = None
+        self._before: int | None = None
 
     @property
     def busy(self) -> bool:
@@ -25,10 +26,11 @@ class Background:
     @property
     def last_step(self) -> int | None:
         """The step of the last save that is under way or ended well."""
-        return self._pending.step if self._pending and self._pending.error is None else None
+        return self._pending.step if self._pending and self._pending.error is None else self._before
 
     def start(self, step: int, work: Callable[[], Checkpoint]) -> Pending:
         """Begin ``work``; the save before has ended."""
+        self._before = self.last_step
         pending = Pending(step)
 
         def settle() -> None:
@@ -42,6 +44,10 @@ class Background:
         self._pending = pending
         threading.Thread(target=settle, name=f"everstep-save-{step}", daemon=False).start()
         return pending
+
+    def forget(self) -> None:
+        """Begin to count steps anew; no save is under way."""
+        self._pending = self._before = None
 
     def raise_error(self) -> None:
         """Raise the last save's error if nobody was told of it."""

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from everstep.checkpointer.launch import Launch
 from everstep.checkpointer.restoring import Prepared, Restored, bring, finished, newest_whole, prepare
+from everstep.errors import UsageError
 from everstep.events import Listener
 from everstep.format.entries import Entry
 from everstep.format.ids import SaveId, parse_save
@@ -20,7 +21,7 @@ __all__ = ["restore_together"]
 
 T = TypeVar("T")
 
-_NONE = b"none"
+_NONE, _NEWEST = b"none", b"the newest"
 
 
 def restore_together(
@@ -46,7 +47,7 @@ def restore_together(
         with on_node(
             launch.together.ranks, launch.repository.store, topic=name, budget_bytes=budget_bytes
         ) as node:
-            prepared = _fits(launch, name, save, match, store=node.store)
+            prepared = _fits(launch, name, save, match, step=step, store=node.store)
             if prepared is None:
                 return None
 
@@ -87,9 +88,13 @@ def _fits(
     save: SaveId,
     match: Callable[[Sequence[Entry]], Restoration[T]],
     *,
+    step: int | None,
     store: Store,
 ) -> Prepared[T] | None:
-    """The restore of one save, planned and agreed on; None when a rank finds it aborted or pruned."""
+    """The restore of one save, planned and agreed on; None when a rank finds it aborted or pruned.
+
+    Raises `UsageError` when ranks asked for different steps.
+    """
     found: list[Prepared[T]] = []
 
     def look() -> bytes:
@@ -98,10 +103,19 @@ def _fits(
         if candidate is None:
             return _NONE
         found.append(prepare(repository, candidate, match))
-        return b""
+        return _NEWEST if step is None else f"step {step}".encode()
 
     def decide(words: Mapping[int, bytes]) -> bytes:
-        return _NONE if _NONE in words.values() else b""
+        if _NONE in words.values():
+            return _NONE
+        odd = [rank for rank, word in words.items() if word != words[0]]
+        if odd:
+            raise UsageError(
+                f"rank 0 asked to restore {words[0].decode()}, and rank {odd[0]} {words[odd[0]].decode()}",
+                hint="all ranks must call restore with the same step",
+                ranks=tuple(odd),
+            )
+        return b""
 
     said = launch.together.decided(f"{name}-fits", look, decide)
     return None if said == _NONE else found[0]

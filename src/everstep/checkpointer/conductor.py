@@ -156,6 +156,7 @@ class Checkpointer:
         the state's content is undefined.
         """
         self._background.wait()
+        self._background.forget()
         self._launch.attempt(afresh=self._last_step is not None)
         self._last_step = None
 
@@ -213,7 +214,6 @@ class Checkpointer:
         """
         self._launch.check_process()
         self._background.raise_error()
-        self._check_step(step)
         if self._busy == "skip" and self._skips():
             self._listener(SaveSkipped(run=self._launch.run, step=step))
             return Pending(step, skipped=True)
@@ -225,6 +225,7 @@ class Checkpointer:
         self._metrics.update(metrics or {})
         topic = self._launch.next_topic("save")
         try:
+            self._check_step(step)
             work = self._staged(step, state, attempt, topic, began)
         except BaseException as error:
             self._launch.together.fail(topic, error)
@@ -288,7 +289,7 @@ class Checkpointer:
 
     def _check_step(self, step: int) -> None:
         last = self._background.last_step
-        if last is not None and step <= last and self._last_step is not None:
+        if last is not None and step <= last:
             raise UsageError(
                 f"step {step} is not above step {last}, which this launch saved",
                 hint="count steps upwards; to go back, restore(state, step=...) first, then save",

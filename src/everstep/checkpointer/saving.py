@@ -9,7 +9,7 @@ from typing import Never
 import msgspec
 
 from everstep.checkpointer.together import Together
-from everstep.errors import RanksMissing, SaveFailed, SaveTimeout
+from everstep.errors import RanksMissing, SaveFailed, SaveTimeout, UsageError
 from everstep.events import Listener
 from everstep.format.digests import Digest
 from everstep.format.entries import Entry
@@ -157,7 +157,7 @@ def _name_divergent(work: Work, save: Save) -> Never:
 
 
 def _begun(work: Work) -> Save:
-    """The save, begun by rank 0 and joined by the others."""
+    """The save, begun by rank 0 and joined by the others. Raises `UsageError` where these save another step."""
     bases = (work.base.checkpoint,) if work.base else ()
     begun: list[Save] = []
 
@@ -166,7 +166,16 @@ def _begun(work: Work) -> Save:
         return announce(begun[0], plan_digest=work.plan)
 
     told = work.together.from_first(work.topic, make)
-    return begun[0] if begun else join(work.attempt, told, bases=bases)
+    if begun:
+        return begun[0]
+    save = join(work.attempt, told, bases=bases)
+    if save.id.step != work.step:
+        raise UsageError(
+            f"this rank saves step {work.step}, and rank 0 saves step {save.id.step}",
+            hint="all ranks must call save with the same step, in the same order",
+            step=work.step,
+        )
+    return save
 
 
 def _uploaded(work: Work, save: Save) -> Index:
