@@ -1,7 +1,8 @@
 # ruff: noqa: D103 - a program
 """One rank of a pipeline of torchtitan's parts, over gloo: two stages, each sharded by FSDP2 over the other ranks.
 
-Environment: FOLDER, STAGES (one or two), STEPS. Prints ``begins STEP`` and, for each tensor of the model and the
+Environment: FOLDER, STAGES (one or two), STEPS; THEIRS, to save with torchtitan's own manager; INITIAL, a folder to
+begin from; SEED, to save a seed checkpoint and end. Prints ``begins STEP`` and, for each tensor of the model and the
 optimizers, ``tensor begin|end NAME DIGEST``.
 """
 
@@ -13,6 +14,7 @@ import warnings
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torchtitan.components.checkpointer import CheckpointManager as TheirManager
 
 from everstep.integrations.torchtitan import CheckpointManager
 from tests.integrations.torchtitan.parts import Layers, MiniTrainer
@@ -41,17 +43,28 @@ def main():
     parts = [Layers(numbers) for numbers in CUTS[stages][mesh["pp"].get_local_rank()]]
     for part in parts:
         fully_shard(part, mesh=mesh["dp"])
+    if os.environ.get("THEIRS"):
+        config = TheirManager.Config(enable=True, interval=2, last_save_model_only=False)
+    else:
+        initial = os.environ.get("INITIAL")
+        config = CheckpointManager.Config(
+            enable=True, interval=2, initial_load_path=initial, initial_load_model_only=False
+        )
     trainer = MiniTrainer(
-        CheckpointManager.Config(enable=True, interval=2),
+        config,
         os.environ["FOLDER"],
         steps=int(os.environ["STEPS"]),
         parts=parts,
         data_rank=mesh["dp"].get_local_rank(),
         data_ranks=mesh["dp"].size(),
     )
-    trainer.load()
+    if os.environ.get("SEED"):
+        trainer.checkpointer.save(0, last_step=True)
+        trainer.checkpointer.close()
+        return
+    loaded = trainer.load()
     say(f"begins {trainer.step}")
-    if trainer.step:
+    if loaded:
         tell(trainer, "begin")
     trainer.train()
     tell(trainer, "end")

@@ -169,6 +169,8 @@ def test_parts_that_are_excluded_stay_as_they_are(tmp_path):
     same(second.tensors(), first.tensors())
     assert second.loader.dataset.at == 0
     second.checkpointer.close()
+    with pytest.raises(UsageError, match="names loader, which"):
+        MiniTrainer(config(exclude_from_loading=["loader"]), tmp_path)
     other = MiniTrainer(config(), tmp_path, data_ranks=2)
     with pytest.raises(Exception, match="data-parallel rank 0 of 1, and this is rank 0 of 2"):
         other.load()

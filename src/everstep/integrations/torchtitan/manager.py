@@ -26,7 +26,7 @@ from everstep.config import settings
 from everstep.errors import RestoreMismatch
 from everstep.events import Event, SaveStarted
 from everstep.integrations.torchtitan.folders import export_huggingface, load_folder, load_huggingface
-from everstep.integrations.torchtitan.settings import check
+from everstep.integrations.torchtitan.settings import check, check_excluded
 from everstep.integrations.torchtitan.state import TrainerState
 
 __all__ = ["CheckpointManager"]
@@ -92,6 +92,7 @@ class CheckpointManager(BaseCheckpointManager):  # type: ignore[misc]  # torchti
                 LR_SCHEDULER: lr_schedulers,
             }
         )
+        check_excluded(config.exclude_from_loading, states)
         self.states = states
         self._state = TrainerState(states)
         self._tell = (

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from everstep.errors import NotYetSupported, UsageError
 
-__all__ = ["check"]
+__all__ = ["check", "check_excluded"]
 
 _RESTORED_ALWAYS = ("model", "train_state")
 
@@ -29,3 +30,13 @@ def check(config: Any) -> None:
                 f"checkpoint.exclude_from_loading names {name}, which tells where the training goes on",
                 hint="to begin anew from a model, set checkpoint.initial_load_path in a new run",
             )
+
+
+def check_excluded(names: Collection[str], states: Collection[str]) -> None:
+    """Raise `UsageError` for a name in ``exclude_from_loading`` that the trainer has no part of."""
+    unknown = sorted(set(names) - set(states))
+    if unknown:
+        raise UsageError(
+            f"checkpoint.exclude_from_loading names {', '.join(unknown)}, which the trainer does not have",
+            hint=f"its parts are {', '.join(sorted(states))}",
+        )
