@@ -63,7 +63,7 @@ class Pool:
             **kept,
             "OMP_NUM_THREADS": "1",
             "GLOO_SOCKET_IFNAME": "lo",
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
             "MASTER_ADDR": "127.0.0.1",
         }
         self._running = [

@@ -68,3 +68,17 @@ def saved(store, run):
     state = {name: tensor + 1 for name, tensor in _state(0).items()}
     dcp.save(state, storage_writer=writer)
     return dict(count.calls)
+
+
+def replicas(store, run):
+    """How many indexes are read for each of some plain tensors of different sizes."""
+    state = {f"t{n}": torch.full((100 - 7 * n % 50,), float(n)) for n in range(8)}
+    dcp.save(state, storage_writer=StorageWriter(store, run, 1))
+    seen = []
+    for name, value in state.items():
+        count = Count(LocalStore(Path(store)))
+        found = {name: torch.zeros_like(value)}
+        dcp.load(found, storage_reader=StorageReader(count, run))
+        assert torch.equal(found[name], value)
+        seen.append(sum("/rank-" in key for verb, key in count.log if verb == "get"))
+    return seen

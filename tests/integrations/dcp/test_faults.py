@@ -64,6 +64,9 @@ def test_without_collectives_each_rank_gets_its_own_back(ranks, tmp_path, capsys
     whole = es.load(str(tmp_path), "r")
     assert whole["loader"]["at"] == {0: 2, 1: 12, 2: 22, 3: 32}
     assert torch.equal(whole["hybrid"]["uneven"], jobs.full("uneven"))
+    once = 3 * sum(jobs.full(name).nbytes for name in jobs.SHAPES) + 4 * (1 + 2 + 3 + 4)
+    with es.Checkpointer(str(tmp_path), "r") as ckpt:
+        assert ckpt.latest().bytes == once
     assert [
         one["step"] for one in ask(capsys, "ls", "r", "--store", tmp_path, "--json").json["checkpoints"]
     ] == [2, 1]

@@ -57,6 +57,11 @@ def test_a_rank_asks_only_for_the_indexes_it_needs(ranks, tmp_path):
         assert indexes <= 2
 
 
+def test_a_replica_is_found_where_dcp_had_it_written(ranks, tmp_path):
+    """DCP deals replicas to ranks in its own way; the manifest says to which, so one index is read."""
+    assert ranks.run(read_jobs.replicas, str(tmp_path), "r") == [[1] * 8] * 4
+
+
 def test_a_save_asks_for_little(ranks, tmp_path):
     """A rank: its packs and one index. The coordinator: plan, fence, a list, manifest, record."""
     for rank, calls in enumerate(ranks.run(read_jobs.saved, str(tmp_path), "r")):

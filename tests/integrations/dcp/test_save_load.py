@@ -23,6 +23,7 @@ from everstep.errors import (
     CheckpointNotFound,
     Fenced,
     InvalidName,
+    ObjectNotFound,
     RestoreError,
     SaveFailed,
     UnsupportedLeaf,
@@ -243,6 +244,16 @@ class TestWhich:
         assert "no checkpoint at step 2" in str(failure(caught))
         with pytest.raises(CheckpointNotFound):
             StorageReader(store, "r", 2).read_metadata()
+
+    def test_a_rank_whose_metadata_failed_once_does_not_go_on_alone(self, store):
+        """DCP asks again for a rank's own metadata; an answer would make it leave the other ranks alone."""
+        reader = StorageReader(store, "r")
+        with pytest.raises(ObjectNotFound):
+            reader.read_metadata()
+        save(store, "r", 1, {"a": torch.ones(1)})
+        with pytest.raises(ObjectNotFound):
+            reader.read_metadata(rank=0)
+        assert "a" in reader.read_metadata().state_dict_metadata
 
     def test_an_older_writer_is_fenced(self, store):
         """A coordinator that comes back after another one began cannot commit."""
