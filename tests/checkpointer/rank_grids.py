@@ -4,7 +4,8 @@ import random
 
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor, init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.placement_types import _StridedShard
 
 import everstep as es
@@ -28,11 +29,17 @@ def wholes(seed):
 
 
 def meshes():
-    """One of each shape for the ranks of this process group; slices of larger ones too."""
+    """One of each shape for the ranks of this process group; slices of larger ones, other orders, some of the ranks."""
     world = dist.get_world_size()
     shapes = {1: [(1,)], 2: [(2,), (1, 2)], 3: [(3,), (3, 1)], 4: [(4,), (2, 2), (2, 1, 2)], 8: [(2, 2, 2)]}
     made = [init_device_mesh("cpu", shape, mesh_dim_names="abc"[: len(shape)]) for shape in shapes[world]]
-    return made + [mesh["b"] for mesh in made if mesh.ndim == 2]
+    turned = torch.arange(world).flip(0)
+    others = [DeviceMesh("cpu", turned), DeviceMesh("cpu", turned.reshape(-1, 1))]
+    if world > 2:
+        others.append(DeviceMesh("cpu", [2, 0]))
+    if world == 4:
+        others.append(DeviceMesh("cpu", [[3, 1], [0, 2]]))
+    return made + [mesh["b"] for mesh in made if mesh.ndim == 2] + others
 
 
 def placed(ndim, mesh, chosen):
@@ -67,12 +74,20 @@ def blank(found):
 
 
 def wrong(state, found):
-    """The names of what is not what was saved, as torch puts it together; a tensor's layout tells where it went wrong."""
+    """What this rank has that is not what was saved, as torch cuts that; and its layout.
+
+    By parts: of a mesh whose ranks are in another order torch's `full_tensor` gives them in another order.
+    """
     problems = []
     for name, here in state.items():
-        whole = here.full_tensor() if isinstance(here, DTensor) else here
-        if not torch.equal(whole, found[name]):
-            problems.append(f"{name} {list(whole.shape)} {getattr(here, 'placements', '')}")
+        due = found[name]
+        if isinstance(here, DTensor):
+            mesh, placements = here.device_mesh, here.placements
+            due = distribute_tensor(due.clone(), mesh, placements, src_data_rank=None).to_local()
+            if not torch.equal(here.to_local(), due):
+                problems.append(f"{name} {list(found[name].shape)} {placements} on {mesh.mesh.tolist()}")
+        elif not torch.equal(here, due):
+            problems.append(name)
     return problems
 
 
