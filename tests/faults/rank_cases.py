@@ -22,6 +22,7 @@ def start(rendezvous):
     host, port = rendezvous
     os.environ |= {"MASTER_ADDR": host, "MASTER_PORT": str(port)}
     dist.init_process_group("gloo")
+    dist.barrier()  # a rank that dies while another is still in torch's own set-up would leave it there for minutes
 
 
 def made(step):

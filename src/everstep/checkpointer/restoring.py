@@ -163,17 +163,17 @@ def _indexes(
 
 def _check_sizes(chosen: Checkpoint, manifest: Manifest) -> None:
     """Refuse tensors that are said to be larger than all that was stored, before memory of that size is asked for."""
-    said = sum(
-        math.prod(entry.shape) * ITEM_BYTES[entry.dtype]
-        for entry in manifest.entries
-        if isinstance(entry, Tensor)
-    )
-    if said > manifest.bytes:
+    tensors = [entry for entry in manifest.entries if isinstance(entry, Tensor)]
+    sizes = [math.prod(tensor.shape) * ITEM_BYTES[tensor.dtype] for tensor in tensors]
+    if sum(sizes) > manifest.bytes:
+        largest = tensors[sizes.index(max(sizes))]
         raise InvalidManifest(
-            f"{chosen}: its tensors have {said} bytes, and the ranks hold {manifest.bytes}",
+            f"{chosen}: its tensors have {sum(sizes)} bytes, and the ranks hold {manifest.bytes};"
+            f" {largest.path} has the shape {list(largest.shape)}",
             hint="an older checkpoint may be whole: `everstep verify` lists what is damaged",
             run=chosen.run,
             step=chosen.step,
+            path=largest.path,
         )
 
 
