@@ -92,13 +92,16 @@ def wrong(state, found):
 
 
 def moved(rendezvous, folder, seeds, *, tell):
-    """Saves each seed's tensors as a step, and restores it at once in another layout; tells what is wrong."""
+    """Saves each seed's tensors as a step, which change meanwhile, and restores it in another layout; tells what is wrong."""
     start(rendezvous)
     mesh_of = meshes()
     with es.Checkpointer(folder, "r") as ckpt:
         for step, seed in enumerate(seeds, 1):
             found, chosen = wholes(seed), random.Random(seed + 1)
-            ckpt.save(step, spread(found, mesh_of, chosen)).wait()
+            state = spread(found, mesh_of, chosen)
+            ckpt.save(step, state)
+            for tensor in state.values():  # training goes on
+                (tensor.to_local() if isinstance(tensor, DTensor) else tensor).fill_(1)
         for step, seed in enumerate(seeds, 1):
             found, chosen = wholes(seed), random.Random(seed + 2)
             state = spread(blank(found), mesh_of, chosen)

@@ -1,5 +1,6 @@
 """Saves and restores over a store that counts; forked by `tests.zygote`."""
 
+import socket
 from pathlib import Path
 
 import torch
@@ -118,23 +119,18 @@ def large(rendezvous, folder, *, tell):
 
 
 def eighth(rendezvous, folder, *, tell):
-    """An eighth of its rows on each of eight ranks; as ranks of one node, and as ranks of eight."""
+    """An eighth of it on each of eight ranks: rows and columns for ranks of one node, rows for ranks of eight."""
     start(rendezvous)
     rank = dist.get_rank()
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     counted = Counted(folder, tell)
-    rows = LARGE[0] // 8
-    for part in ("node", "nodes"):
+    for part, d in (("rows", 0), ("columns", 1), ("nodes", 0)):
         if part == "nodes":
-            import socket
-
             socket.gethostname = lambda: f"node{rank}"
         counted.store.clear()
-        state = {"w": distribute_tensor(torch.zeros(LARGE), mesh, [Shard(0)], src_data_rank=None)}
+        state = {"w": distribute_tensor(torch.zeros(LARGE), mesh, [Shard(d)], src_data_rank=None)}
         with es.Checkpointer(counted.store, "large") as ckpt:
             assert ckpt.restore(state) == 1
-        first = float(rank * rows * LARGE[1])
-        assert torch.equal(
-            state["w"].to_local().flatten(), torch.arange(first, first + rows * LARGE[1], dtype=torch.float32)
-        )
+        whole = torch.arange(float(LARGE[0] * LARGE[1])).reshape(LARGE)
+        assert torch.equal(state["w"].to_local(), whole.chunk(8, d)[rank])
         counted.told(part)
