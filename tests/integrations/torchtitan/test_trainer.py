@@ -47,7 +47,9 @@ def test_stopped_on_four_ranks_resumed_on_two(tmp_path):
     assert second.ended[0] == step + 2
     assert second.ended[2] != digest
     with es.Checkpointer(str(tmp_path / "checkpoint"), "torchtitan") as run:
-        assert [checkpoint.step for checkpoint in run.checkpoints()][:2] == [step + 2, step]
+        kept = [checkpoint.step for checkpoint in run.checkpoints()]
+    assert kept[0] == step + 2
+    assert step in kept
 
 
 def test_the_data_goes_on_where_the_parallelism_changes_and_the_data_ranks_do_not(tmp_path):
