@@ -2,6 +2,9 @@
 
 from collections import Counter
 
+import everstep as es
+from everstep.store.count import Count
+from everstep.store.local import LocalStore
 from tests.checkpointer.launches import told, told_by_each
 from tests.checkpointer.rank_requests import COLUMNS, LARGE, LEAVES, ROWS
 
@@ -67,6 +70,18 @@ def test_each_call_of_a_training_on_three_ranks(zygote, tmp_path):
     assert read_once(ranks, "restore", "/manifest.") == 1
     assert read_once(ranks, "restore", "/rank-") == 3
     assert read_once(ranks, "restore", "/commits/") == 1
+
+
+def test_one_leaf_of_many_ranks(zygote, tmp_path):
+    """Loaded in one process for its bytes: of eight leaves that three ranks saved, and each packed, one."""
+    folder = tmp_path / "store"
+    told_by_each(zygote, f"{HERE}:trained", str(folder), world=3)
+    store = Count(LocalStore(folder))
+    found = es.load(store, "r", only=["w3"])
+    assert list(found) == ["w3"]
+    assert found["w3"].shape == (ROWS, COLUMNS)
+    assert store.calls["get_range"] == 3
+    assert STATE // LEAVES <= store.bytes_out <= 1.05 * STATE // LEAVES
 
 
 def test_replicas_leave_the_store_once(zygote, tmp_path):
