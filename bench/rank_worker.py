@@ -35,7 +35,7 @@ class Sharded:
 
     def step(self):
         for parameter in self.model.parameters():
-            parameter.grad = torch.zeros_like(parameter)
+            parameter.grad = torch.randn_like(parameter)  # no two chunks alike
         self.optimizer.step()
         self.optimizer.zero_grad()
 
