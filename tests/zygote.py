@@ -96,6 +96,7 @@ def _serve() -> None:
 
     for line in sys.stdin:
         order = json.loads(line)
+        importlib.import_module(order["function"].partition(":")[0])  # once for all ranks
         children = [_start(order, rank) for rank in range(order["world"])]
         print(json.dumps(_wait(children, order["timeout_s"])), flush=True)  # noqa: T201
 

@@ -3,6 +3,7 @@
 import os
 
 import torch
+import torch._dynamo  # the first step of an optimizer imports it: here, once for all ranks
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, init_device_mesh
