@@ -31,8 +31,12 @@ def read_once(ranks, part, word):
 
 
 def test_each_call_of_a_training_on_three_ranks(zygote, tmp_path):
-    """Rank 0 begins and commits with seven calls beside its packs, the others make two: a pack and an index."""
-    ranks = by_part(told_by_each(zygote, f"{HERE}:trained", str(tmp_path / "store"), world=3))
+    """Rank 0 begins and commits with seven calls beside its packs, the others make two: a pack and an index.
+
+    One leaf of it is loaded for its own bytes.
+    """
+    folder = tmp_path / "store"
+    ranks = by_part(told_by_each(zygote, f"{HERE}:trained", str(folder), world=3))
     first, *others = ranks
     base = ["get commits", "get tombs"]
     for save, before, packs in (
@@ -71,12 +75,7 @@ def test_each_call_of_a_training_on_three_ranks(zygote, tmp_path):
     assert read_once(ranks, "restore", "/rank-") == 3
     assert read_once(ranks, "restore", "/commits/") == 1
 
-
-def test_one_leaf_of_many_ranks(zygote, tmp_path):
-    """Loaded in one process for its bytes: of eight leaves that three ranks saved, and each packed, one."""
-    folder = tmp_path / "store"
-    told_by_each(zygote, f"{HERE}:trained", str(folder), world=3)
-    store = Count(LocalStore(folder))
+    store = Count(LocalStore(folder))  # one leaf of eight, of which each rank has packed a third
     found = es.load(store, "r", only=["w3"])
     assert list(found) == ["w3"]
     assert found["w3"].shape == (ROWS, COLUMNS)
