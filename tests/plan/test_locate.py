@@ -67,7 +67,10 @@ def cases(draw):
         meshes.append((shape, ranks))
     for n in range(draw(st.integers(1, 8))):
         shape = tuple(draw(st.lists(st.integers(0, 9), min_size=1, max_size=3)))
-        shape = (*shape[:-1], shape[-1] * draw(st.sampled_from([1, 20_000])))  # small ones are dealt otherwise
+        shape = (
+            *shape[:-1],
+            shape[-1] * draw(st.sampled_from([1, 20_000])),
+        )  # small ones are dealt otherwise
         layout = None
         if draw(st.booleans()) or draw(st.booleans()):
             mesh, ranks = draw(st.sampled_from(meshes))

@@ -12,7 +12,7 @@ from everstep.errors import UsageError
 from everstep.events import Listener
 from everstep.format.entries import Entry
 from everstep.format.ids import SaveId, parse_save
-from everstep.repository.catalogue import checkpoint, decided, find
+from everstep.repository.catalogue import checkpoint, committed, decided, find
 from everstep.state.flat import Restoration
 from everstep.store.protocol import Store
 from everstep.transfer.node import on_node
@@ -99,7 +99,8 @@ def _fits(
 
     def look() -> bytes:
         repository = replace(launch.repository, store=store)
-        candidate = checkpoint(repository, launch.run, save)
+        looked_up = checkpoint if launch.rank == 0 else committed
+        candidate = looked_up(repository, launch.run, save)
         if candidate is None:
             return _NONE
         found.append(prepare(repository, candidate, match))

@@ -34,7 +34,8 @@ class StoreExchange:
     """Small objects under ``runs/<run>/exchange/<launch>/``, which all ranks can reach and nobody else reads.
 
     ``launch`` must be equal on all ranks and new with each launch, ``poll_s`` is what a cloud can bear:
-    each question is a request. What a launch leaves when it is killed stays until the run's folder is cleaned.
+    each question is a request. A launch leaves some small objects there, of no use after it, until the run's folder is
+    cleaned.
     Raises `InvalidName` for a run, a launch or a key that cannot be part of a key.
     """
 

@@ -21,6 +21,7 @@ from everstep.repository.tombs import pruned, tombed
 __all__ = [
     "checkpoint",
     "checkpoints",
+    "committed",
     "decided",
     "ensure_run",
     "find",
@@ -45,10 +46,14 @@ def checkpoint(repo: Repository, run: str, save: SaveId) -> Checkpoint | None:
 
     Its tags are not looked up.
     """
+    found = committed(repo, run, save)
+    return None if found is None or tombed(repo, run, save) else found
+
+
+def committed(repo: Repository, run: str, save: SaveId) -> Checkpoint | None:
+    """As `checkpoint`, without a look whether it was pruned: for a rank of several, of which one looks."""
     record = read_decision(repo, run, save)
-    if record.state != "committed" or tombed(repo, run, save):
-        return None
-    return checkpoint_of(record, run, save)
+    return checkpoint_of(record, run, save) if record.state == "committed" else None
 
 
 def newest(repo: Repository, run: str) -> Checkpoint | None:
