@@ -11,7 +11,7 @@ from everstep.errors import InvalidName, StoreUnavailable, UsageError
 from everstep.ranks import torch_exchange as module
 from everstep.ranks.local_exchange import LocalExchange
 from everstep.ranks.store_exchange import StoreExchange
-from everstep.ranks.torch_exchange import TorchExchange, agent_exchange, own_connection
+from everstep.ranks.torch_exchange import TorchExchange, agent_exchange, default_exchange, own_connection
 from everstep.store.local import LocalStore
 from everstep.store.memory import MemoryStore
 from tests.ranks.processes import python
@@ -166,15 +166,32 @@ def test_an_agent_that_does_not_listen_is_named(monkeypatch):
         agent_exchange(host="127.0.0.1", port=port, prefix="p", world=2)
 
 
-def test_a_torch_without_clone_reaches_the_same_store_by_its_address(tmp_path):
-    """Versions before 2.8: by host and port, or by path; prefixes are lost, and words still arrive."""
+def test_the_same_store_is_reached_by_its_address(tmp_path):
+    """By host and port, or by path; prefixes are lost, and words still arrive."""
     tcp = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
     for store in (tcp, dist.FileStore(str(tmp_path / "f"), 2), dist.HashStore()):
-        ends = [torch_exchange(own_connection(dist.PrefixStore("p", store), clone=False)) for _ in range(2)]
+        ends = [torch_exchange(own_connection(dist.PrefixStore("p", store))) for _ in range(2)]
         ends[0].put("k", b"v")
         assert ends[1].find("k") == b"v"
         for end in ends:
             end.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_connection_to_a_store_that_ended_or_hangs_has_a_deadline(monkeypatch, number):
+    """A rank that comes late, after rank 0's process went or froze, is told so; torch itself would wait half an hour."""
+    with python(_SERVER) as server:
+        port = int(server.stdout.readline())
+        plain = dist.TCPStore("127.0.0.1", port, None, False, wait_for_workers=False)
+        monkeypatch.setattr(module, "_CONNECT_S", 1.0)
+        monkeypatch.setattr(module, "_CALL_S", 3.0)
+        monkeypatch.setattr(dist.distributed_c10d, "_get_default_store", lambda: plain)
+        server.send_signal(number)
+        if number == signal.SIGKILL:
+            server.wait()
+        with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}") as caught:
+            default_exchange(prefix="p", world=2)
+        assert caught.value.fields["rank"] == 0
 
 
 def test_a_store_that_nobody_can_reach_is_refused():

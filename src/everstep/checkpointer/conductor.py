@@ -253,6 +253,7 @@ class Checkpointer:
         )
         flat = flatten(state, rank=rank, world=world)
         plan = plan_save(flat.pieces, rank=rank, world=world, entries=flat.entries)
+        alike = self._alike(flat)
         staged = stage(flat, plan, self._arena)
         return Work(
             repository=self._launch.repository,
@@ -262,7 +263,7 @@ class Checkpointer:
             step=step,
             plan=plan.digest,
             entries=flat.entries,
-            alike=self._alike(flat),
+            alike=alike,
             staged=staged,
             meta=meta,
             base=self._base,

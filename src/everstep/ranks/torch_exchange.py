@@ -20,6 +20,7 @@ dist: Any = torch.distributed
 _T = TypeVar("_T")
 _CALL_S = 30.0
 """How long one call may take. A store answers in milliseconds; one whose process is frozen never does."""
+_CONNECT_S = 15.0
 
 
 class TorchExchange:
@@ -77,59 +78,39 @@ class TorchExchange:
         try:
             return self._calls.run(call, _CALL_S)
         except (RuntimeError, TimeoutError) as error:
-            whose = {} if self._rank is None else {"rank": self._rank}
-            raise StoreUnavailable(
-                f"torch's store at {self._where} does not answer: {error or 'no answer in time'}",
-                hint="its process has ended or hangs: look at the log of rank 0, or of torchrun on its node",
-                **whose,
-            ) from None
+            raise _unavailable(self._where, error, self._rank) from None
 
 
 def default_exchange(*, prefix: str, world: int) -> TorchExchange:
-    """An exchange over a connection of its own to the store of the process group that is initialised."""
+    """An exchange over a connection of its own to the store of the process group that is initialised.
+
+    Raises `StoreUnavailable` when its process has ended or hangs.
+    """
     held = dist.distributed_c10d._get_default_store()  # noqa: SLF001  # torch has no public name for it
     where, served = _described(held)
-    return TorchExchange(
-        own_connection(held),
-        prefix=prefix,
-        poll_s=poll_s(world),
-        where=where,
-        rank=0 if served else None,
-        held=held,
-    )
+    rank = 0 if served else None
+    store = _connected(lambda: own_connection(held), where=where, rank=rank)
+    return TorchExchange(store, prefix=prefix, poll_s=poll_s(world), where=where, rank=rank, held=held)
 
 
 def agent_exchange(*, host: str, port: int, prefix: str, world: int) -> TorchExchange:
     """An exchange over a connection of its own to the store that torchrun's agent serves."""
-    try:
-        store = dist.TCPStore(
-            host, port, None, is_master=False, timeout=timedelta(seconds=_CALL_S), wait_for_workers=False
-        )
-    except RuntimeError as error:
-        raise StoreUnavailable(
-            f"torchrun's store at {host}:{port} does not answer: {error}",
-            hint="MASTER_ADDR and MASTER_PORT must name the store of torchrun's agent",
-        ) from None
-    return TorchExchange(store, prefix=prefix, poll_s=poll_s(world), where=f"{host}:{port}", rank=None)
+    where = f"{host}:{port}"
+    store = _connected(lambda: _client(host, port), where=where, rank=None)
+    return TorchExchange(store, prefix=prefix, poll_s=poll_s(world), where=where, rank=None)
 
 
-def own_connection(store: Any, *, clone: bool = hasattr(dist.Store, "clone")) -> Any:
-    """The same store over another connection; ``clone`` is torch's own way, which versions before 2.8 lack.
+def own_connection(store: Any) -> Any:
+    """The same store over another connection.
 
-    Without it the store's prefixes are lost, which does no harm: ranks tell their launch's words by a random token.
-    Raises `UsageError` for a store that other processes cannot reach by an address.
+    By its address, because torch's own clone waits as long as training's store does when the process that serves it
+    is gone: half an hour. The store's prefixes are lost, which does no harm: ranks tell their launch's words by a
+    random token. Raises `UsageError` for a store that other processes cannot reach by an address.
     """
-    if clone:
-        try:
-            return store.clone()
-        except RuntimeError:
-            pass  # this kind of store cannot: by its address then
     while isinstance(store, dist.PrefixStore):
         store = store.underlying_store
     if isinstance(store, dist.TCPStore):
-        return dist.TCPStore(
-            store.host, store.port, None, False, timedelta(seconds=_CALL_S), wait_for_workers=False
-        )
+        return _client(store.host, store.port)
     if isinstance(store, dist.FileStore):
         return dist.FileStore(store.path, -1)  # -1: closing this one does not count towards removing the file
     if isinstance(store, dist.HashStore):
@@ -137,6 +118,31 @@ def own_connection(store: Any, *, clone: bool = hasattr(dist.Store, "clone")) ->
     raise UsageError(
         f"the process group's store, a {type(store).__name__}, cannot be reached over a connection of its own",
         hint="use init_process_group with a TCPStore or a FileStore, as its init_method tcp:// or file:// makes them",
+    )
+
+
+def _client(host: str, port: int) -> Any:
+    return dist.TCPStore(host, port, None, False, timedelta(seconds=_CONNECT_S), wait_for_workers=False)
+
+
+def _connected(connect: Callable[[], _T], *, where: str, rank: int | None) -> _T:
+    """A connection made before a deadline, also where torch's own waits for ever."""
+    calls = TimedCalls("everstep-torch-connect")
+    try:
+        return calls.run(connect, _CALL_S)
+    except (RuntimeError, TimeoutError) as error:
+        raise _unavailable(where, error, rank) from None
+    finally:
+        calls.close(0)
+
+
+def _unavailable(where: str, error: Exception, rank: int | None) -> StoreUnavailable:
+    whose = {} if rank is None else {"rank": rank}
+    return StoreUnavailable(
+        f"torch's store at {where} does not answer: {error or 'no answer in time'}",
+        hint="its process has ended or hangs: look at the log of rank 0, or of torchrun on its node; MASTER_ADDR and "
+        "MASTER_PORT must name it",
+        **whose,
     )
 
 
