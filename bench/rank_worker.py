@@ -181,6 +181,7 @@ def main(what, name, folder, rounds, size, answer):
     training = Sharded(size == "quick")
     training.step()
     contender = CONTENDERS[name](training, folder)
+    time.sleep(3 if (what, size) == ("save", "full") else 0)  # a training's first steps
     rounds = int(rounds)
     found = saves(training, contender, rounds) if what == "save" else loads(contender, rounds)
     if dist.get_rank() == 0:
