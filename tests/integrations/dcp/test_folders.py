@@ -1,6 +1,7 @@
 """Folders of torch's own distributed checkpoint, in and out of a store; what a bad one may not do."""
 
 import collections
+import enum
 import io
 import os
 import pickle
@@ -124,11 +125,34 @@ class TestBadFolders:
         assert "posix.system" in answer.err
         assert not fuse.exists()
 
-    @pytest.mark.parametrize("name", ["eval", "getattr", "__import__", "exec"])
+    @pytest.mark.parametrize("name", ["eval", "setattr", "__import__", "exec"])
     def test_builtins_are_no_part_of_it(self, folder, store, capsys, name):
         """Also those that look harmless."""
         (folder / ".metadata").write_bytes(f"cbuiltins\n{name}\n(S'1'\ntR.".encode())
         assert f"builtins.{name}" in self.refused(capsys, folder, store).err
+
+    @pytest.mark.parametrize(
+        "of", ["ctorch\nSize\n", "Vtorch\n", "ctorch.distributed.checkpoint.metadata\nMetadata\n"]
+    )
+    def test_getattr_is_for_members_of_enums_alone(self, folder, store, capsys, of):
+        """Python 3.11.0 to 3.11.3 pickle them so; of anything else it is refused."""
+        (folder / ".metadata").write_bytes(f"cbuiltins\ngetattr\n({of}V__init__\ntR.".encode())
+        assert "builtins.getattr" in self.refused(capsys, folder, store).err
+
+    def test_enums_as_python_3_11_pickled_them_first(self, folder, store, capsys):
+        """A member as an attribute of its class, by name."""
+        metadata = pickle.loads((folder / ".metadata").read_bytes())
+
+        class Early(pickle.Pickler):
+            def reducer_override(self, value):
+                member = isinstance(value, enum.Enum)
+                return (getattr, (type(value), value.name)) if member else NotImplemented
+
+        with (folder / ".metadata").open("wb") as file:
+            Early(file).dump(metadata)
+        assert b"getattr" in (folder / ".metadata").read_bytes()
+        assert ask(capsys, "import", folder, "--run", "early", "--step", "0", "--store", store).code == 0
+        assert es.load(store, "early")["n"] == 3
 
     def test_a_bomb_in_an_object_is_refused_unexecuted(self, folder, store, tmp_path, capsys):
         """Objects are read with weights_only."""

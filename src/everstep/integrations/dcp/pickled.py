@@ -33,9 +33,11 @@ _ALLOWED: Final = frozenset(
         "pathlib.PosixPath",
         "pathlib.PurePosixPath",
         "pathlib._local.PosixPath",
+        "builtins.getattr",  # Python 3.11.0 to 3.11.3 pickle an enum's member as this, and only so it is taken
         *(f"torch.{name}" for name in ITEM_BYTES),
     }
 )  # fmt: skip
+_ENUMS: Final = frozenset({f"{_METADATA}._MEM_FORMAT_ENCODING", f"{_OLD}.MEM_FORMAT_ENCODING"})
 _MOST: Final = 50_000_000
 """Opcodes in one pickle."""
 
@@ -142,7 +144,21 @@ class _Machine:
         args, kind = self.stack.pop(), self.stack.pop()
         if not isinstance(kind, Named) or not isinstance(args, tuple):
             raise ValueError("a call of what is no class")  # noqa: TRY004 - told as a broken pickle
+        if kind.name == "builtins.getattr":
+            kind, args = self._member(args)
         self.stack.append(Made(kind.name, args))
+
+    def _member(self, args: tuple[Any, ...]) -> tuple[Named, tuple[str]]:
+        """A member of one of the two enums, by name. Raises `ForeignPickle` for any other attribute."""
+        owner, name = args if len(args) == 2 else (None, None)
+        if isinstance(owner, Named) and owner.name in _ENUMS and isinstance(name, str):
+            return owner, (name,)
+        raise ForeignPickle(
+            f"{self.what} was refused unexecuted: its pickle wants builtins.getattr{args!r:.100}",
+            hint="load it where you trust it, and save it again with everstep's StorageWriter",
+            path=self.what,
+            globals=["builtins.getattr"],
+        )
 
     def build(self, _argument: Any) -> None:
         """BUILD: what would set attributes."""
