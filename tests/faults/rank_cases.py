@@ -66,10 +66,11 @@ class KillAt:
         now = self.calls == self._number
         if now and not self._after:
             os.kill(os.getpid(), signal.SIGKILL)
-        answer = getattr(self._inner, verb)(*args, **kwargs)
-        if now:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return answer
+        try:
+            return getattr(self._inner, verb)(*args, **kwargs)
+        finally:  # an answer such as "there is no such object" is one too
+            if now:
+                os.kill(os.getpid(), signal.SIGKILL)
 
     def create(self, *args, **kwargs):
         return self._called("create", *args, **kwargs)
