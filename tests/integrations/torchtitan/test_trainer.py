@@ -21,7 +21,7 @@ def _titan():
     """torchtitan, with all that its trainer imports."""
     for needed in ("torchtitan", "triton", "datasets", "spmd_types", "tyro"):
         if importlib.util.find_spec(needed) is None:
-            pytest.skip(f"torchtitan's trainer needs {needed}: pip install torchtitan==0.3.0 triton")
+            pytest.skip(f"torchtitan's trainer needs {needed}, which make test-more installs")
 
 
 class Launch:
