@@ -1,12 +1,14 @@
 """The world in which every test runs: no cloud account, no proxy, one thread for arithmetic, real emulators."""
 
 import os
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.documents import blocks_of
+from tests.zygote import Zygote
 
 pytest_plugins = ["tests.emulators.fixtures"]
 
@@ -30,6 +32,13 @@ hypothesis.settings.register_profile("more", deadline=None, print_blob=True, max
 hypothesis.settings.load_profile("everstep")
 
 pytest_collect_file = blocks_of("README.md", "docs/**/*.md")
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    """A process that forks the ranks of a module's launches; it has used no store itself."""
+    with Zygote() as running:
+        yield running
 
 
 class ByPage(LoadScopeScheduling):

@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,9 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-__all__ = ["Ended", "Zygote"]
+__all__ = ["Ended", "Zygote", "rendezvous"]
 
 _ROOT = Path(__file__).parents[1]
+
+
+def rendezvous() -> tuple[str, int]:
+    """An address that no one listens at."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,15 +1,8 @@
 """Launches of forked ranks that must all end well, and say the same."""
 
-import socket
+from tests.zygote import rendezvous
 
 __all__ = ["rendezvous", "told", "told_by_each"]
-
-
-def rendezvous():
-    """An address that no one listens at."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()
 
 
 def told_by_each(zygote, function, *args, world, **how):

@@ -2,9 +2,7 @@
 
 import pytest
 
-from tests.faults.test_kill_ranks import rendezvous, zygote
-
-__all__ = ["zygote"]
+from tests.zygote import rendezvous
 
 WORLD = 3
 

@@ -1,29 +1,12 @@
 """Several ranks on each cloud; each opens the store by itself, by its URL."""
 
-import socket
-
-import pytest
 import torch
 
 import everstep as es
 from tests.clouds.rank_trainings import SHAPE
-from tests.zygote import Zygote
+from tests.zygote import rendezvous
 
 HERE = "tests.clouds.rank_trainings"
-
-
-@pytest.fixture(scope="module")
-def zygote():
-    """Forks the ranks of this module's launches; it has used no store itself."""
-    with Zygote() as running:
-        yield running
-
-
-def rendezvous():
-    """An address that no one listens at."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()
 
 
 def told(zygote, function, *args, **how):

@@ -1,26 +1,10 @@
 """A rank of a sharded training is killed at any of its store calls: the others end, and all resume at one step."""
 
-import socket
-
 import pytest
 
-from tests.zygote import Zygote
+from tests.zygote import rendezvous
 
 WORLD = 3
-
-
-@pytest.fixture(scope="module")
-def zygote():
-    """Forks the ranks of this module's launches."""
-    with Zygote() as running:
-        yield running
-
-
-def rendezvous():
-    """An address that no one listens at."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()
 
 
 def kill_and_resume(zygote, folder, victim, number, after, worlds=(WORLD, 2)):

@@ -2,10 +2,7 @@
 
 import pytest
 
-from tests.faults.test_kill_ranks import rendezvous, zygote
-from tests.zygote import Zygote
-
-__all__ = ["zygote"]
+from tests.zygote import Zygote, rendezvous
 
 WORLD = 3
 

@@ -1,16 +1,6 @@
 """Trained nets on four ranks of a real process group, restored on other meshes."""
 
-import pytest
-
 from tests.state import gloo_ranks
-from tests.zygote import Zygote
-
-
-@pytest.fixture(scope="module")
-def zygote():
-    """A process that forks ranks."""
-    with Zygote() as found:
-        yield found
 
 
 def told(zygote, function, tmp_path):
