@@ -4,8 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from everstep.cadence import EverySeconds, EverySteps, Never, parse_every
+from everstep.cadence import EverySeconds, EverySteps, Moment, Never, parse_every
 from everstep.errors import NotYetSupported, UsageError
+
+
+def moment(*, step=1, since_s=0.0):
+    """A step boundary."""
+    return Moment(step=step, since_s=since_s, step_s=1.0, at=0.0)
 
 
 @pytest.mark.parametrize(
@@ -48,11 +53,11 @@ def test_auto_is_an_honest_error():
 
 def test_steps_are_due_at_multiples_wherever_a_run_began():
     """The steps saved do not depend on where a run was resumed."""
-    assert [step for step in range(1, 31) if EverySteps(10).due(step=step, since_s=0)] == [10, 20, 30]
+    assert [step for step in range(1, 31) if EverySteps(10).due(moment(step=step))] == [10, 20, 30]
 
 
 def test_seconds_are_due_when_they_have_passed():
     """A duration counts from the beginning of the last save."""
     cadence = EverySeconds(60)
-    assert not cadence.due(step=1, since_s=59.9)
-    assert cadence.due(step=1, since_s=60)
+    assert not cadence.due(moment(since_s=59.9))
+    assert cadence.due(moment(since_s=60))

@@ -1,5 +1,16 @@
 """When to save."""
 
-from everstep.cadence.every import Cadence, EverySeconds, EverySteps, Never, parse_every
+from everstep.cadence.cadence import Cadence, Decision, Life, Measured, Moment
+from everstep.cadence.every import EverySeconds, EverySteps, Never, parse_every
 
-__all__ = ["Cadence", "EverySeconds", "EverySteps", "Never", "parse_every"]
+__all__ = [
+    "Cadence",
+    "Decision",
+    "EverySeconds",
+    "EverySteps",
+    "Life",
+    "Measured",
+    "Moment",
+    "Never",
+    "parse_every",
+]

@@ -6,39 +6,32 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
 
+from everstep.cadence.cadence import Cadence, Decision, Life, Measured, Moment
 from everstep.errors import NotYetSupported, UsageError
 
-__all__ = ["Cadence", "EverySeconds", "EverySteps", "Never", "parse_every"]
+__all__ = ["EverySeconds", "EverySteps", "Never", "parse_every"]
 
 _UNIT_SECONDS = {"s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|m|min|h|d)")
 _STEPS = re.compile(r"(\d+)(?:\s*steps?)?")
 
 
-class Cadence(Protocol):
-    """Decides at each step boundary whether a save is due.
+class _Fixed:
+    """A cadence that learns nothing."""
 
-    ``by_clock`` says that the answer depends on the time too, so that processes may differ.
-    """
+    __slots__ = ()
 
-    @property
-    def by_clock(self) -> bool:
-        """Whether the answer depends on more than the step."""
-        ...
+    def learn(self, told: Measured | tuple[Life, ...]) -> None:
+        """Nothing depends on it."""
 
-    def due(self, *, step: int, since_s: float) -> bool:
-        """Whether to save now: ``step`` steps are done, the last save began ``since_s`` seconds ago."""
-        ...
-
-    def interval_s(self, *, step_s: float) -> float:
-        """Seconds from one save to the next, when a step takes ``step_s``; infinite when unknown."""
-        ...
+    def decisions(self) -> tuple[Decision, ...]:
+        """None are made."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
-class EverySteps:
+class EverySteps(_Fixed):
     """At each multiple of ``steps``, so that the steps saved do not depend on where a run was resumed."""
 
     steps: int
@@ -48,9 +41,9 @@ class EverySteps:
         """No."""
         return False
 
-    def due(self, *, step: int, since_s: float) -> bool:  # noqa: ARG002 - the Protocol's signature
-        """Whether ``step`` is a multiple."""
-        return step % self.steps == 0
+    def due(self, moment: Moment) -> str:
+        """At a multiple."""
+        return f"a multiple of {self.steps} steps" if moment.step % self.steps == 0 else ""
 
     def interval_s(self, *, step_s: float) -> float:
         """The time that so many steps take."""
@@ -58,7 +51,7 @@ class EverySteps:
 
 
 @dataclass(frozen=True, slots=True)
-class EverySeconds:
+class EverySeconds(_Fixed):
     """When ``seconds`` have passed since the last save began."""
 
     seconds: float
@@ -68,9 +61,9 @@ class EverySeconds:
         """Yes."""
         return True
 
-    def due(self, *, step: int, since_s: float) -> bool:  # noqa: ARG002 - the Protocol's signature
-        """Whether the time has passed."""
-        return since_s >= self.seconds
+    def due(self, moment: Moment) -> str:
+        """When the time has passed."""
+        return f"{moment.since_s:.0f} s since the last save" if moment.since_s >= self.seconds else ""
 
     def interval_s(self, *, step_s: float) -> float:
         """The interval itself, or one step where that is longer."""
@@ -78,7 +71,7 @@ class EverySeconds:
 
 
 @dataclass(frozen=True, slots=True)
-class Never:
+class Never(_Fixed):
     """Only when the training ends, is preempted, or saves by hand."""
 
     @property
@@ -86,9 +79,9 @@ class Never:
         """No."""
         return False
 
-    def due(self, *, step: int, since_s: float) -> bool:  # noqa: ARG002 - the Protocol's signature
+    def due(self, moment: Moment) -> str:  # noqa: ARG002 - the Protocol's signature
         """Never."""
-        return False
+        return ""
 
     def interval_s(self, *, step_s: float) -> float:  # noqa: ARG002 - the Protocol's signature
         """Unknown."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from everstep.cadence import Cadence
+from everstep.cadence import Cadence, Moment
 from everstep.checkpointer.boundaries import Due
 from everstep.checkpointer.signals import StopSignals
 from everstep.checkpointer.together import Together
@@ -57,12 +58,13 @@ class AmongRanks:
         asked = self._agreement.due(done, step_s=step_s)
         if asked is not None:
             return Due.STOP if asked.kind is Kind.STOP else Due.SAVE
-        if not self._cadence.due(step=done, since_s=since_save_s):
+        why = self._cadence.due(Moment(step=done, since_s=since_save_s, step_s=step_s, at=time.time()))
+        if not why:
             return Due.NOTHING
         if not self._cadence.by_clock:
             return Due.SAVE
         if self._together.ranks.rank == 0:
-            self._agreement.request(Kind.SAVE, f"{since_save_s:.0f} s since the last save")
+            self._agreement.request(Kind.SAVE, why)
         return Due.NOTHING
 
     def ended(self) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from enum import Enum
 from types import TracebackType
 from typing import Protocol, Self
 
-from everstep.cadence import Cadence
+from everstep.cadence import Cadence, Moment
 from everstep.checkpointer.signals import StopSignals
 
 __all__ = ["Alone", "Boundaries", "Due"]
@@ -64,11 +65,12 @@ class Alone:
     def begin(self, start: int, until: int) -> None:
         """Nothing to prepare."""
 
-    def at(self, done: int, *, step_s: float, since_save_s: float) -> Due:  # noqa: ARG002 - the Protocol's signature
+    def at(self, done: int, *, step_s: float, since_save_s: float) -> Due:
         """Stop when a signal came, save when the cadence says so."""
         if self._signals.received:
             return Due.STOP
-        return Due.SAVE if self._cadence.due(step=done, since_s=since_save_s) else Due.NOTHING
+        moment = Moment(step=done, since_s=since_save_s, step_s=step_s, at=time.time())
+        return Due.SAVE if self._cadence.due(moment) else Due.NOTHING
 
     def ended(self) -> bool:
         """Whether a signal came."""

@@ -10,19 +10,36 @@ from everstep.format.faults import Faults
 from everstep.format.ids import parse_tag
 from everstep.format.limits import MAX_MANIFEST_BYTES, MAX_RANKS
 from everstep.format.records import (
+    AnswerRecord,
     AttemptRecord,
     CommitRecord,
+    HeirRecord,
     Parent,
     PlanRecord,
+    ReaderRecord,
+    RequestRecord,
     RunRecord,
     StoreRecord,
     Summary,
+    SweepRecord,
     TagRecord,
+    TombRecord,
+    VerifiedRecord,
 )
 
 __all__ = ["Record", "check_parent", "check_record"]
 
-Record = StoreRecord | RunRecord | AttemptRecord | PlanRecord | CommitRecord | TagRecord
+OfSave = (
+    PlanRecord
+    | CommitRecord
+    | TagRecord
+    | TombRecord
+    | SweepRecord
+    | ReaderRecord
+    | VerifiedRecord
+    | AnswerRecord
+)
+Record = StoreRecord | RunRecord | AttemptRecord | HeirRecord | RequestRecord | OfSave
 _MOST_ATTEMPTS: Final = 10**8 - 1
 _MOST_BYTES: Final = 2**63 - 1
 
@@ -30,25 +47,33 @@ _MOST_BYTES: Final = 2**63 - 1
 def check_record(record: Record, what: str = "record") -> None:
     """Every field within its bounds. Raises `InvalidManifest` naming the field."""
     faults = Faults(what)
+    if not isinstance(record, StoreRecord):
+        faults.run("run", record.run)
+    if not isinstance(record, StoreRecord | CommitRecord | AnswerRecord):
+        faults.time("created", record.created)
     match record:
         case StoreRecord():
             _check_store(record, faults)
         case RunRecord():
-            faults.run("run", record.run)
-            faults.time("created", record.created)
             check_parent("parent", record.parent, faults)
         case AttemptRecord():
-            faults.run("run", record.run)
             faults.count("attempt", record.attempt, _MOST_ATTEMPTS)
-            faults.time("created", record.created)
             faults.count("world", record.world, MAX_RANKS, 1)
             if record.resumed_from:
                 faults.save("resumed_from", record.resumed_from)
+        case HeirRecord():
+            faults.run("heir", record.heir)
+        case RequestRecord():
+            pass
+        case _:
+            _check_of_save(record, faults)
+
+
+def _check_of_save(record: OfSave, faults: Faults) -> None:
+    faults.save("save", record.save)
+    match record:
         case PlanRecord():
-            faults.run("run", record.run)
-            faults.save("save", record.save)
             faults.count("world", record.world, MAX_RANKS, 1)
-            faults.time("created", record.created)
             for n, base in enumerate(record.bases):
                 check_parent(f"bases[{n}]", base, faults)
             check_parent("forked_from", record.forked_from, faults)
@@ -56,6 +81,10 @@ def check_record(record: Record, what: str = "record") -> None:
             _check_commit(record, faults)
         case TagRecord():
             _check_tag(record, faults)
+        case TombRecord() if record.replaced_by:
+            faults.save("replaced_by", record.replaced_by)
+        case _:
+            pass
 
 
 def check_parent(field: str, parent: Parent | None, faults: Faults) -> None:
@@ -78,8 +107,6 @@ def _check_store(record: StoreRecord, faults: Faults) -> None:
 
 
 def _check_commit(record: CommitRecord, faults: Faults) -> None:
-    faults.run("run", record.run)
-    faults.save("save", record.save)
     faults.time("decided", record.decided)
     if not record.write:
         raise faults.fail("write", "empty")
@@ -109,6 +136,3 @@ def _check_tag(record: TagRecord, faults: Faults) -> None:
         parse_tag(record.tag)
     except InvalidName as error:
         raise faults.fail("tag", error.message) from error
-    faults.run("run", record.run)
-    faults.save("save", record.save)
-    faults.time("created", record.created)

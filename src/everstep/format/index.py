@@ -37,13 +37,16 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a rank says about the save as a whole; rank 0's is the checkpoint's.
 
     ``metrics`` and ``config`` are encoded values (`values`). ``architecture`` is the architecture record:
-    how to build the model, its parameter table, the code's and the packages' versions.
+    how to build the model, its parameter table, the code's and the packages' versions. ``reason`` is why it was
+    saved (`Summary`); ``cadence`` an encoded value: the interval in force and what was decided since the save before.
     """
 
     metrics: dict[str, Any] = {}
     config: Any = None
     architecture: dict[str, Any] | None = None
     not_finite: tuple[str, ...] = ()
+    reason: str = ""
+    cadence: Any = None
 
 
 class Index(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

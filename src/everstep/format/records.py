@@ -7,14 +7,21 @@ from typing import Any
 import msgspec
 
 __all__ = [
+    "AnswerRecord",
     "AttemptRecord",
     "CommitRecord",
+    "HeirRecord",
     "Parent",
     "PlanRecord",
+    "ReaderRecord",
+    "RequestRecord",
     "RunRecord",
     "StoreRecord",
     "Summary",
+    "SweepRecord",
     "TagRecord",
+    "TombRecord",
+    "VerifiedRecord",
 ]
 
 
@@ -50,7 +57,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One launch of a run. ``id`` tells two claims of one number apart."""
+    """One launch of a run. ``id`` tells two claims of one number apart.
+
+    ``keep`` and ``every`` are the retention policy and the cadence of this launch, as text; the newest attempt's
+    are the run's.
+    """
 
     format: int
     run: str
@@ -60,6 +71,8 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     owner: str
     world: int
     resumed_from: str = ""
+    keep: str = ""
+    every: str = ""
 
 
 class PlanRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -75,7 +88,11 @@ class PlanRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a list of checkpoints shows, so that a list need not open manifests."""
+    """What a list of checkpoints shows, so that a list need not open manifests.
+
+    ``reason`` is why it was saved: ``due`` (the cadence), ``asked``, ``notice`` (the process was told to stop),
+    ``end`` (the last step); empty when the program saved by hand.
+    """
 
     created: float
     bytes: int
@@ -83,6 +100,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     world: int
     metrics: dict[str, Any] = {}
     forked_from: Parent | None = None
+    reason: str = ""
 
 
 class CommitRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -112,3 +130,78 @@ class TagRecord(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     save: str
     created: float
+
+
+class TombRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``runs/<run>/tombs/<save>``: that a checkpoint was pruned, and why.
+
+    ``replaced_by`` is the save of the same run, with the same step and content, that took its place (repacked).
+    """
+
+    format: int
+    run: str
+    save: str
+    created: float
+    why: str
+    replaced_by: str = ""
+
+
+class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """``runs/<run>/sweeps/<save>``: that the bytes of a pruned save may be going; it cannot be undeleted."""
+
+    format: int
+    run: str
+    save: str
+    created: float
+
+
+class ReaderRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """``readers/<reader>``: that a checkpoint is being read, and must not be swept meanwhile."""
+
+    format: int
+    reader: str
+    run: str
+    save: str
+    owner: str
+    created: float
+
+
+class VerifiedRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """``runs/<run>/verified/<save>``: that all bytes of a checkpoint were read and were what was written.
+
+    ``by`` says in which way: ``verify``, ``restore`` or ``prune``.
+    """
+
+    format: int
+    run: str
+    save: str
+    by: str
+    created: float
+
+
+class HeirRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """``runs/<run>/heirs/<heir>``: that the run ``heir`` may refer to packs of ``run``; written before it does."""
+
+    format: int
+    run: str
+    heir: str
+    created: float
+
+
+class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``runs/<run>/requests/<request>.json``: that somebody asks the running training for a save."""
+
+    format: int
+    run: str
+    request: str
+    owner: str
+    created: float
+
+
+class AnswerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``runs/<run>/requests/<request>.answer.json``: the save that a training made for a request."""
+
+    format: int
+    run: str
+    request: str
+    save: str

@@ -35,13 +35,15 @@ def claim(
     world: int = 1,
     number: int | None = None,
     resumed_from: str = "",
+    keep: str = "",
+    every: str = "",
 ) -> Attempt:
     """Begin a new attempt of a run: afterwards no older attempt can commit, and the newest checkpoint stands.
 
     The number is the next free one, or ``number``, given by a launcher: then it must be above all numbers
     that were claimed before, else `Fenced` is raised. ``owner`` says who this is, for people; ``world``
-    is the number of ranks. The record's own creation is tried a second time with other bytes, which the
-    store must refuse: else `ConditionIgnored`.
+    is the number of ranks, ``keep`` and ``every`` what this launch goes by. The record's own creation is tried
+    a second time with other bytes, which the store must refuse: else `ConditionIgnored`.
     """
     ensure_run(repo, parse_run(run))
     if not 1 <= world <= MAX_RANKS:
@@ -57,6 +59,8 @@ def claim(
         owner=owner,
         world=world,
         resumed_from=resumed_from,
+        keep=keep,
+        every=every,
     )
     record = _claim(repo, wish)
     other = replace(record, id=repo.entropy(16))

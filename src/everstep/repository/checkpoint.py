@@ -20,6 +20,7 @@ class Checkpoint:
 
     ``created`` is in seconds since 1970 by the writer's clock. ``bytes`` is the state's size,
     ``stored_bytes`` what the save added to the store in packs. ``manifest`` is the manifest's digest.
+    ``reason`` is why it was saved: ``due``, ``asked``, ``notice``, ``end``, or empty when saved by hand.
     """
 
     run: str
@@ -33,6 +34,7 @@ class Checkpoint:
     manifest: str
     manifest_size: int
     forked_from: Parent | None
+    reason: str = ""
 
     @property
     def step(self) -> int:
@@ -71,4 +73,5 @@ def checkpoint_of(record: CommitRecord, run: str, save: SaveId, tags: tuple[str,
         manifest=record.manifest,
         manifest_size=record.manifest_size,
         forked_from=summary.forked_from,
+        reason=summary.reason,
     )

@@ -63,6 +63,7 @@ def complete(
         world=manifest.world,
         metrics=manifest.meta.metrics,
         forked_from=manifest.forked_from,
+        reason=manifest.meta.reason,
     )
     record = committed(repo, plan.run, save, manifest=digest, size=len(body), summary=summary)
     create_same(repo.store, key, body)

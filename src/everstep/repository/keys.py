@@ -20,6 +20,8 @@ __all__ = [
     "attempts_prefix",
     "commit_key",
     "commits_prefix",
+    "heir_key",
+    "heirs_prefix",
     "index_key",
     "manifest_key",
     "pack_key",
@@ -27,15 +29,20 @@ __all__ = [
     "plan_key",
     "plans_prefix",
     "reader_key",
+    "request_key",
+    "requests_prefix",
     "run_key",
     "save_of_commit",
     "save_of_pack",
     "save_of_plan",
     "save_prefix",
     "sweep_key",
+    "sweeps_prefix",
     "tag_key",
     "tomb_key",
     "tombs_prefix",
+    "verified_key",
+    "verified_prefix",
 ]
 
 STORE_KEY = "everstep.json"
@@ -152,4 +159,39 @@ def tomb_key(run: str, save: SaveId) -> str:
 
 def sweep_key(run: str, save: SaveId) -> str:
     """That the save is being swept: no undelete after this."""
-    return f"runs/{run}/sweeps/{save}"
+    return f"{sweeps_prefix(run)}{save}"
+
+
+def sweeps_prefix(run: str) -> str:
+    """Under it the names of the run's saves that are being swept, or were."""
+    return f"runs/{run}/sweeps/"
+
+
+def verified_prefix(run: str) -> str:
+    """Under it the names of the run's saves whose bytes were all read and found whole."""
+    return f"runs/{run}/verified/"
+
+
+def verified_key(run: str, save: SaveId) -> str:
+    """That all bytes of the save were read and found whole."""
+    return f"{verified_prefix(run)}{save}"
+
+
+def heirs_prefix(run: str) -> str:
+    """Under it the names of the runs that may refer to packs of this one."""
+    return f"runs/{run}/heirs/"
+
+
+def heir_key(run: str, heir: str) -> str:
+    """That the run ``heir`` may refer to packs of ``run``."""
+    return f"{heirs_prefix(run)}{heir}"
+
+
+def requests_prefix(run: str) -> str:
+    """Under it what people ask of the running training, and the answers."""
+    return f"runs/{run}/requests/"
+
+
+def request_key(run: str, request: str, *, answer: bool = False) -> str:
+    """A request for a save, or the training's answer to it."""
+    return f"{requests_prefix(run)}{request}{'.answer' if answer else ''}.json"
