@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 __all__ = [
+    "CadenceDecided",
     "Event",
     "FellBack",
     "Listener",
     "PartsResized",
+    "PruneFailing",
+    "Pruned",
     "Retried",
     "SaveCommitted",
     "SaveFailing",
@@ -110,6 +113,35 @@ class PartsResized(Event):
     paths: tuple[str, ...]
     saved_world: int
     world: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CadenceDecided(Event):
+    """The interval between saves was changed, from and to seconds, and why."""
+
+    run: str
+    step: int
+    from_s: float
+    to_s: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned(Event):
+    """The retention policy was applied: steps that were given up, and what the store lost, in objects and bytes."""
+
+    run: str
+    steps: tuple[int, ...]
+    objects: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneFailing(Event):
+    """The retention policy could not be applied in the background; nothing live was touched, training goes on."""
+
+    run: str
+    error: str
 
 
 Listener = Callable[[Event], None]

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from everstep.cadence import Cadence, Moment
+from everstep.checkpointer.because import Because, Reason
 from everstep.checkpointer.boundaries import Due
 from everstep.checkpointer.signals import StopSignals
 from everstep.checkpointer.together import Together
@@ -52,20 +53,21 @@ class AmongRanks:
             patience_s=self._together.patience_s,
         )
 
-    def at(self, done: int, *, step_s: float, since_save_s: float) -> Due:
+    def at(self, done: int, *, step_s: float, since_save_s: float) -> Due | None:
         """What all ranks agreed on for this step, or the cadence's answer."""
         assert self._agreement is not None, "begin comes first"
         asked = self._agreement.due(done, step_s=step_s)
         if asked is not None:
-            return Due.STOP if asked.kind is Kind.STOP else Due.SAVE
+            return Due(Because.parse(asked.reason), stop=asked.kind is Kind.STOP)
         why = self._cadence.due(Moment(step=done, since_s=since_save_s, step_s=step_s, at=time.time()))
         if not why:
-            return Due.NOTHING
+            return None
+        because = Because(Reason.DUE, why)
         if not self._cadence.by_clock:
-            return Due.SAVE
+            return Due(because)
         if self._together.ranks.rank == 0:
-            self._agreement.request(Kind.SAVE, why)
-        return Due.NOTHING
+            self._agreement.request(Kind.SAVE, because.text())
+        return None
 
     def ended(self) -> bool:
         """After the last step: whether any rank was told to stop, the same answer on all."""

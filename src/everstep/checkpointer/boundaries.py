@@ -1,24 +1,25 @@
-"""What is due at a step boundary: nothing, a save, or a save and the end. Alone, or the same on all ranks."""
+"""What is due at a step boundary: nothing (None), a save, or a save and the end. Alone, or the same on all ranks."""
 
 from __future__ import annotations
 
 import time
-from enum import Enum
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
 from everstep.cadence import Cadence, Moment
+from everstep.checkpointer.because import Because, Reason
 from everstep.checkpointer.signals import StopSignals
 
 __all__ = ["Alone", "Boundaries", "Due"]
 
 
-class Due(Enum):
-    """What a step boundary is for."""
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A save is due, and with ``stop`` the end."""
 
-    NOTHING = "nothing"
-    SAVE = "save"
-    STOP = "stop"
+    because: Because
+    stop: bool = False
 
 
 class Boundaries(Protocol):
@@ -34,7 +35,7 @@ class Boundaries(Protocol):
         """The loop begins with ``start`` steps done, to do ``until``."""
         ...
 
-    def at(self, done: int, *, step_s: float, since_save_s: float) -> Due:
+    def at(self, done: int, *, step_s: float, since_save_s: float) -> Due | None:
         """What is due now that ``done`` steps are done, the last in ``step_s`` seconds."""
         ...
 
@@ -65,12 +66,13 @@ class Alone:
     def begin(self, start: int, until: int) -> None:
         """Nothing to prepare."""
 
-    def at(self, done: int, *, step_s: float, since_save_s: float) -> Due:
+    def at(self, done: int, *, step_s: float, since_save_s: float) -> Due | None:
         """Stop when a signal came, save when the cadence says so."""
         if self._signals.received:
-            return Due.STOP
+            return Due(Because(Reason.NOTICE, self._signals.received.name), stop=True)
         moment = Moment(step=done, since_s=since_save_s, step_s=step_s, at=time.time())
-        return Due.SAVE if self._cadence.due(moment) else Due.NOTHING
+        why = self._cadence.due(moment)
+        return Due(Because(Reason.DUE, why)) if why else None
 
     def ended(self) -> bool:
         """Whether a signal came."""

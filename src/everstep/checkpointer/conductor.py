@@ -2,51 +2,33 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from everstep.cadence import parse_every
+from everstep.cadence import Cadence, parse_every
 from everstep.checkpointer.among_ranks import AmongRanks
-from everstep.checkpointer.background import Background
+from everstep.checkpointer.because import BY_HAND
 from everstep.checkpointer.boundaries import Alone, Boundaries
 from everstep.checkpointer.choosing import restore_together
 from everstep.checkpointer.launch import Launch
-from everstep.checkpointer.pace import Pace
 from everstep.checkpointer.pending import Pending
 from everstep.checkpointer.restoring import check_on_corrupt
-from everstep.checkpointer.saving import Base, Work, known_chunks, run
+from everstep.checkpointer.saver import Manner, Saver
 from everstep.checkpointer.signals import StopSignals
 from everstep.checkpointer.stepping import steps
 from everstep.checkpointer.telling import log_event, log_trouble
 from everstep.config import process_settings, settings
 from everstep.errors import UsageError
-from everstep.events import (
-    Listener,
-    PartsResized,
-    SaveCommitted,
-    SaveFailing,
-    SaveSkipped,
-    SaveStaged,
-    SaveStarted,
-)
-from everstep.format.index import Meta
-from everstep.plan.save import plan_save
+from everstep.events import Listener, PartsResized
 from everstep.progress import ProgressFile
-from everstep.repository.attempts import Attempt
 from everstep.repository.catalogue import checkpoints, newest
 from everstep.repository.checkpoint import Checkpoint
-from everstep.state.conversion import flatten, match
-from everstep.state.describe import encode_config, encode_metrics, hold
-from everstep.state.flat import Coverage, Flat
-from everstep.state.pinning import pin
+from everstep.state.conversion import match
+from everstep.state.describe import encode_config
+from everstep.state.flat import Coverage
 from everstep.store.protocol import Store
-from everstep.transfer.alike import Alike, held_alike, sampled_alike
-from everstep.transfer.memory import Arena
-from everstep.transfer.pacer import Pacer
-from everstep.transfer.stage import stage
 
 if TYPE_CHECKING:
     from everstep.state.architecture import Architecture
@@ -54,9 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["Checkpointer"]
 
 State = MutableMapping[str, Any]
-
-_HEADERS_BYTES, _HEADER_BYTES = 2**22, 2**9
-"""Room for packs' headers: at least, and for each leaf."""
 
 
 class Checkpointer:
@@ -97,33 +76,34 @@ class Checkpointer:
         listener: Listener | None = None,
     ) -> None:
         chosen = settings(store=store if isinstance(store, str) else None, run=run, on_corrupt=on_corrupt)
-        if busy not in {"wait", "skip"}:
-            raise UsageError(f"busy={busy!r} is neither 'wait' nor 'skip'", hint="'wait' never loses a save")
         where = store if store is not None else chosen.store
         if where is None:
             raise UsageError("no store is given", hint="pass store=, or set EVERSTEP_STORE")
         if chosen.run is None:
             raise UsageError("no run is named", hint="pass run=, or set EVERSTEP_RUN")
-        self._cadence = parse_every(every)
+        self._cadence: Cadence = parse_every(every)
         self._on_corrupt = check_on_corrupt(chosen.on_corrupt)
-        self._busy = busy
-        self._config = encode_config(config)
-        self._architecture = architecture
-        self._check_finite = check_finite
-        self._check_replicas = check_replicas
         self._settings = chosen
+        manner = Manner(
+            busy=busy,
+            config=encode_config(config),
+            architecture=architecture,
+            check_finite=check_finite,
+            check_replicas=check_replicas,
+        )
         self._launch = Launch(where, chosen.run, keep=keep, listener=listener or log_event)
         self._listener = listener or (log_event if self._launch.rank == 0 else log_trouble)
-        self._arena = Arena(pin=pin)
-        self._background = Background()
-        self._base: Base | None = None
-        self._metrics: dict[str, object] = {}
-        self._pace = Pace()
-        self._saves = 0
-        self._last_step: int | None = None
-        self._pacer: Pacer | None = None
         told = process_settings().progress
         self._progress = ProgressFile(told) if told and self._launch.rank == 0 else None
+        self._saver = Saver(
+            self._launch,
+            manner,
+            cadence=self._cadence,
+            settings=chosen,
+            progress=self._progress,
+            listener=self._listener,
+            committed=lambda _checkpoint: None,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -134,9 +114,8 @@ class Checkpointer:
         if error is None:
             self.close()
         else:
-            self._hurry()
             self._launch.leave_soon()
-            self._background.settle()
+            self._saver.settle()
 
     def restore(
         self,
@@ -155,11 +134,9 @@ class Checkpointer:
         anything is changed, `IntegrityError` when nothing verifies; after an error while bytes are read,
         the state's content is undefined.
         """
-        self._background.wait()
-        self._background.forget()
-        self._launch.attempt(afresh=self._last_step is not None)
-        self._last_step = None
-
+        afresh = self._saver.last_step is not None
+        self._saver.begin_anew()
+        self._launch.attempt(afresh=afresh)
         restored = restore_together(
             self._launch,
             lambda entries: match(
@@ -192,18 +169,13 @@ class Checkpointer:
                         world=self._launch.world,
                     )
                 )
-            self._metrics = dict(restored.checkpoint.metrics)
-            self._base = Base(checkpoint=restored.checkpoint, known=known_chunks(restored.indexes))
+            self._saver.resumed(restored)
         self.prepare(state)
         return reached
 
     def prepare(self, state: State) -> None:
         """Make staging memory for a state of this size ready, in the background."""
-        rank, world = self._launch.rank, self._launch.world
-        flat = flatten(state, rank=rank, world=world)
-        plan = plan_save(flat.pieces, rank=rank, world=world, entries=flat.entries)
-        headers = _HEADERS_BYTES + _HEADER_BYTES * len(plan.writes)
-        self._arena.prepare(headers + plan.nbytes)
+        self._saver.prepare(state)
 
     def save(self, step: int, state: State, *, metrics: Mapping[str, object] | None = None) -> Pending:
         """Save the state as the checkpoint of ``step``; returns when it is staged and may change again.
@@ -212,110 +184,7 @@ class Checkpointer:
         as by `log`. Raises the error of the save before, if nobody was told of it; `UnsupportedLeaf`
         for what cannot be saved, `UsageError` for a step that is not above the last one saved.
         """
-        self._launch.check_process()
-        self._background.raise_error()
-        if self._busy == "skip" and self._skips():
-            self._listener(SaveSkipped(run=self._launch.run, step=step))
-            return Pending(step, skipped=True)
-        if self._background.busy:
-            self.wait()
-        began = time.monotonic()
-        attempt = self._launch.attempt()
-        self._listener(SaveStarted(run=attempt.run, step=step))
-        self._metrics.update(metrics or {})
-        topic = self._launch.next_topic("save")
-        try:
-            self._check_step(step)
-            work = self._staged(step, state, attempt, topic, began)
-        except BaseException as error:
-            self._launch.together.fail(topic, error)
-            raise
-        try:
-            stall_s = time.monotonic() - began
-            self._listener(SaveStaged(run=attempt.run, step=step, bytes=work.staged.nbytes, stall_s=stall_s))
-            self._saves += 1
-            self._last_step = step
-            if self._progress:
-                self._progress.begun(self._saves)
-            self._pacer = work.pacer
-            return self._background.start(step, lambda: self._finish(work, began))
-        except BaseException:
-            work.staged.release()
-            raise
-
-    def _staged(self, step: int, state: State, attempt: Attempt, topic: str, began: float) -> Work:
-        """The state copied, and all that the background needs beside it."""
-        rank, world = self._launch.rank, self._launch.world
-        meta = Meta(
-            metrics=encode_metrics(self._metrics),
-            config=self._config,
-            architecture=None if self._architecture is None else self._architecture.record(),
-        )
-        flat = flatten(state, rank=rank, world=world)
-        plan = plan_save(flat.pieces, rank=rank, world=world, entries=flat.entries)
-        alike = self._alike(flat)
-        staged = stage(flat, plan, self._arena)
-        return Work(
-            repository=self._launch.repository,
-            together=self._launch.together,
-            topic=topic,
-            attempt=attempt,
-            step=step,
-            plan=plan.digest,
-            entries=flat.entries,
-            alike=alike,
-            staged=staged,
-            meta=meta,
-            base=self._base,
-            pacer=self._pace.pacer(staged.nbytes, cadence=self._cadence, now=began),
-            workers=self._settings.workers,
-            listener=self._listener,
-            check_finite=self._check_finite,
-        )
-
-    def _alike(self, flat: Flat) -> Alike | None:
-        """What is compared between ranks before a commit: all replicas if the user asked for it, else a sample."""
-        if self._launch.world == 1:
-            return None
-        if self._check_replicas:
-            return held_alike(flat, workers=self._settings.workers)
-        return sampled_alike(flat)
-
-    def _skips(self) -> bool:
-        """Whether this save is left out: as rank 0 finds it, for all ranks."""
-        busy = self._launch.together.from_first(
-            self._launch.next_topic("skip"), lambda: b"busy" if self._background.busy else b""
-        )
-        return bool(busy)
-
-    def _check_step(self, step: int) -> None:
-        last = self._background.last_step
-        if last is not None and step <= last:
-            raise UsageError(
-                f"step {step} is not above step {last}, which this launch saved",
-                hint="count steps upwards; to go back, restore(state, step=...) first, then save",
-                step=step,
-            )
-
-    def _finish(self, work: Work, began: float) -> Checkpoint:
-        try:
-            self._base = run(work)
-        except BaseException as error:
-            self._listener(SaveFailing(run=work.attempt.run, step=work.step, error=str(error)))
-            raise
-        checkpoint = self._base.checkpoint
-        if self._progress:
-            self._progress.committed(self._saves)
-        self._listener(
-            SaveCommitted(
-                run=checkpoint.run,
-                step=checkpoint.step,
-                bytes=checkpoint.bytes,
-                stored_bytes=checkpoint.stored_bytes,
-                durable_s=time.monotonic() - began,
-            )
-        )
-        return checkpoint
+        return self._saver.save(step, state, BY_HAND, metrics)
 
     def loop(
         self,
@@ -334,12 +203,12 @@ class Checkpointer:
         those of `restore`.
         """
         return steps(
-            self,
+            self._saver,
             state,
             restore=lambda: self.restore(state, step=step, strict=strict, skip=skip),
             until=until,
             boundaries=self._boundaries,
-            pace=self._pace,
+            pace=self._saver.pace,
             progress=self._progress,
         )
 
@@ -354,7 +223,7 @@ class Checkpointer:
         A tensor is read when a save is made, so that logging never waits for a device. What a checkpoint
         has logged is there again after its restore.
         """
-        self._metrics.update({name: hold(value) for name, value in metrics.items()})
+        self._saver.log(metrics)
 
     def checkpoints(self) -> list[Checkpoint]:
         """The run's committed checkpoints, newest first."""
@@ -366,21 +235,16 @@ class Checkpointer:
 
     def wait(self) -> None:
         """Wait until the save under way is durable. Raises its error if nobody was told of it."""
-        self._hurry()
-        self._background.wait()
+        self._saver.wait()
 
     def close(self) -> None:
         """Wait as `wait` does, and let the staging memory go."""
         try:
             self.wait()
         finally:
-            self._arena.close()
+            self._saver.close()
             self._launch.close()
 
     def raise_error(self) -> None:
         """Raise the error of the last save if nobody was told of it."""
-        self._background.raise_error()
-
-    def _hurry(self) -> None:
-        if self._pacer is not None:
-            self._pacer.hurry()
+        self._saver.raise_error()

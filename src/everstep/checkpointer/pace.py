@@ -1,8 +1,10 @@
-"""How fast the background may write, so that training keeps its processor."""
+"""What steps and saves take, and how fast the background may write, so that training keeps its processor."""
 
 from __future__ import annotations
 
 import math
+from collections import deque
+from statistics import median
 
 from everstep.cadence import Cadence
 from everstep.transfer.pacer import Pacer
@@ -13,6 +15,8 @@ _SHARE = 0.25
 """An upload is spread over at most this share of the time to the next save."""
 _GENTLE_BYTES_PER_S = 0.5e9
 """At this rate a step beside an upload takes 6 to 9 % longer (docs/performance.md); slower would win little."""
+_REMEMBERED = 64
+"""Quiet steps whose median is what a step takes without a save beside it."""
 
 
 class Pace:
@@ -21,12 +25,30 @@ class Pace:
     def __init__(self) -> None:
         self._steps = 0
         self._stepping_s = 0.0
+        self._quiet: deque[float] = deque(maxlen=_REMEMBERED)
+        self._beside: list[float] = []
         self._last_save: float | None = None
 
-    def stepped(self, seconds: float) -> None:
-        """One more step took so long."""
+    def stepped(self, seconds: float, *, beside: bool = False) -> None:
+        """One more step took so long; ``beside`` a save that was under way."""
         self._steps += 1
         self._stepping_s += seconds
+        (self._beside if beside else self._quiet).append(seconds)
+
+    @property
+    def step_s(self) -> float:
+        """The mean time of a step in seconds, 0 while none was done."""
+        return self._stepping_s / self._steps if self._steps else 0.0
+
+    def slowed_s(self) -> float:
+        """How much longer the steps beside saves took, together, than as many quiet ones; asked once for each save.
+
+        In seconds, 0 while there were no quiet steps.
+        """
+        beside, self._beside = self._beside, []
+        if not self._quiet:
+            return 0.0
+        return max(0.0, sum(beside) - len(beside) * median(self._quiet))
 
     def since_save(self, now: float) -> float:
         """Seconds since the last save began, or since the first question."""
@@ -36,7 +58,7 @@ class Pace:
 
     def pacer(self, nbytes: int, *, cadence: Cadence, now: float) -> Pacer:
         """The pacer of a save of ``nbytes`` that begins now; unlimited when the next one's time is unknown."""
-        interval = cadence.interval_s(step_s=self._stepping_s / self._steps if self._steps else 0.0)
+        interval = cadence.interval_s(step_s=self.step_s)
         if not math.isfinite(interval) and self._last_save is not None:
             interval = now - self._last_save
         self._last_save = now

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from everstep.checkpointer.boundaries import Boundaries, Due
+from everstep.checkpointer.because import Because, Reason
+from everstep.checkpointer.boundaries import Boundaries
 from everstep.checkpointer.pace import Pace
 from everstep.checkpointer.pending import Pending
 from everstep.checkpointer.signals import StopSignals
@@ -19,11 +20,18 @@ PREEMPTED = 75
 """The exit code that tells a launcher: preempted, and the checkpoint is durable."""
 
 
+_END = Because(Reason.END, "the last step")
+
+
 class _Saver(Protocol):
+    """What a loop does with a state. ``stepped`` is told after each step; ``leave`` when only an exit is to come."""
+
     def prepare(self, state: Any) -> None: ...
-    def save(self, step: int, state: Any) -> Pending: ...
+    def save(self, step: int, state: Any, because: Because) -> Pending: ...
+    def stepped(self, seconds: float) -> None: ...
     def raise_error(self) -> None: ...
     def wait(self) -> None: ...
+    def leave(self) -> None: ...
 
 
 def steps(
@@ -51,35 +59,39 @@ def steps(
         pace.since_save(time.monotonic())
         boundary.begin(start, until)
         for step in range(start, until):
-            if step == start and boundary.at(start, step_s=0.0, since_save_s=0.0) is Due.STOP:
+            if step == start and (due := boundary.at(start, step_s=0.0, since_save_s=0.0)) and due.stop:
+                saver.leave()
                 boundary.leave()
                 raise SystemExit(PREEMPTED)
             began = time.monotonic()
             yield step
             ended = time.monotonic()
-            pace.stepped(ended - began)
+            saver.stepped(ended - began)
             done = step + 1
             if progress:
                 progress.step(done)
             saver.raise_error()
             due = boundary.at(done, step_s=ended - began, since_save_s=pace.since_save(ended))
-            if due is not Due.NOTHING or done == until:
-                pending = saver.save(done, state)
+            if due or done == until:
+                because = _END if done == until or due is None else due.because
+                pending = saver.save(done, state, because)
                 saved = saved if pending.skipped else done
             elif step == start:
                 saver.prepare(state)
-            if due is Due.STOP and done < until:
-                _make_durable(saver, state, done=done, saved=saved)
+            if due and due.stop and done < until:
+                saver.leave()
+                _make_durable(saver, state, due.because, done=done, saved=saved)
                 boundary.leave()
                 raise SystemExit(PREEMPTED)
-        _make_durable(saver, state, done=until, saved=saved)
+        _make_durable(saver, state, _END, done=until, saved=saved)
         if start < until and boundary.ended():
+            saver.leave()
             boundary.leave()
             raise SystemExit(PREEMPTED)
 
 
-def _make_durable(saver: _Saver, state: Any, *, done: int, saved: int) -> None:
+def _make_durable(saver: _Saver, state: Any, because: Because, *, done: int, saved: int) -> None:
     saver.wait()
     if saved != done:
-        saver.save(done, state)
+        saver.save(done, state, because)
         saver.wait()
