@@ -13,7 +13,7 @@ __all__ = ["checkpoint_fields", "checkpoint_words"]
 
 
 def checkpoint_fields(checkpoint: Checkpoint) -> dict[str, object]:
-    """Run, step, attempt, save, created (seconds since 1970), bytes, stored_bytes, metrics, tags and more."""
+    """Run, step, attempt, save, created (seconds since 1970), bytes, stored_bytes, reason, metrics, tags and more."""
     parent = checkpoint.forked_from
     return {
         "run": checkpoint.run,
@@ -24,6 +24,7 @@ def checkpoint_fields(checkpoint: Checkpoint) -> dict[str, object]:
         "bytes": checkpoint.bytes,
         "stored_bytes": checkpoint.stored_bytes,
         "world": checkpoint.world,
+        "reason": checkpoint.reason,
         "metrics": jsonable(checkpoint.metrics),
         "tags": list(checkpoint.tags),
         "forked_from": None if parent is None else {"run": parent.run, "save": parent.save},

@@ -11,6 +11,7 @@ from everstep.cli import output, places
 from everstep.cli.describe import checkpoint_fields, checkpoint_words
 from everstep.cli.options import json_option, run_option, store_option
 from everstep.cli.tree import Node, entry_fields, state_tree
+from everstep.cli.why import cadence_fields, cadence_lines
 
 if TYPE_CHECKING:
     from everstep.format.manifest import Manifest
@@ -48,6 +49,7 @@ def command(
     shown = places.selected(repository, checkpoint, run)
     manifest = read_manifest(repository, shown)
     lineage = _lineage(repository, shown, manifest)
+    cadence = cadence_fields(manifest)
     config, architecture = _config(manifest), manifest.meta.architecture
     if as_json:
         output.document(
@@ -56,12 +58,15 @@ def command(
                 "config": output.jsonable(config),
                 "architecture": output.jsonable(architecture),
                 "not_finite": list(manifest.meta.not_finite),
+                "cadence": output.jsonable(cadence),
                 "lineage": lineage,
                 "leaves": [entry_fields(entry) for entry in manifest.entries],
             }
         )
         return
     _head(shown, lineage)
+    for line in cadence_lines(cadence):
+        output.line(output.printable(line))
     _facts("metrics", shown.metrics)
     if config is not None:
         _facts("config", config)
@@ -94,6 +99,8 @@ def _lineage(repository: Repository, shown: Checkpoint, manifest: Manifest) -> d
                 "owner": output.jsonable(record.owner),
                 "world": record.world,
                 "resumed_from": record.resumed_from or None,
+                "every": record.every,
+                "keep": record.keep,
             }
             for number in attempts_after(repository, shown.run, 0)
             if (record := read_attempt(repository, shown.run, number))
