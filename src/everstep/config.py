@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from everstep.errors import UsageError
+from everstep.units import parse_bytes, parse_seconds
 
 __all__ = [
     "AzureSettings",
@@ -97,20 +98,20 @@ def _number(value: object) -> int:
     raise ValueError("a whole number from 0 on")
 
 
-_UNITS = {
-    "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
-    "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
-}  # fmt: skip
-
-
 def _bytes(value: object) -> int:
     if isinstance(value, str):
-        found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([A-Za-z]*)", value.strip())
-        unit = _UNITS.get((found[2] or "b").lower()) if found else None
-        value = int(float(found[1]) * unit) if found and unit else value
+        value = parse_bytes(value)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value
     raise ValueError("a size such as 268435456, 256MiB or 1.5GB")
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, str):
+        return parse_seconds(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12:
+        return float(value)
+    raise ValueError("a duration such as 30s, 10m, 2h or 7d")
 
 
 def _one_of(*words: str) -> Callable[[object], str]:
@@ -217,6 +218,9 @@ class Settings:
     on_corrupt: str = _setting("previous", _one_of("previous", "fail"), "EVERSTEP_ON_CORRUPT")
     workers: int = _setting(4, _count, "EVERSTEP_WORKERS")
     budget_bytes: int = _setting(256 * 2**20, _bytes, "EVERSTEP_BUDGET_BYTES")
+    every: str | None = _setting(None, _text, "EVERSTEP_EVERY")
+    keep: str | None = _setting(None, _text, "EVERSTEP_KEEP")
+    grace: float = _setting(0.0, _seconds, "EVERSTEP_GRACE")
     show_progress: str = _setting("auto", _one_of("auto", "always", "never"), "EVERSTEP_SHOW_PROGRESS")
     stores: StoreSettings = field(default_factory=StoreSettings)
 
