@@ -145,7 +145,7 @@ def test_nothing_else_in_the_package_reads_the_environment():
     found = [
         f"{file.relative_to(package)}:{number}: {line.strip()}"
         for file in package.rglob("*.py")
-        if file != package / "config.py"
+        if file != package / "config" / "reading.py"
         for number, line in enumerate(file.read_text().splitlines(), 1)
         if reading.search(line)
     ]
