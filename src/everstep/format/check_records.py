@@ -77,6 +77,8 @@ def _check_of_save(record: OfSave, faults: Faults) -> None:
             for n, base in enumerate(record.bases):
                 check_parent(f"bases[{n}]", base, faults)
             check_parent("forked_from", record.forked_from, faults)
+            if record.replaces:
+                faults.save("replaces", record.replaces)
         case CommitRecord():
             _check_commit(record, faults)
         case TagRecord():
@@ -129,6 +131,8 @@ def _check_summary(summary: Summary, faults: Faults) -> None:
     faults.count("summary.stored_bytes", summary.stored_bytes, _MOST_BYTES)
     faults.count("summary.world", summary.world, MAX_RANKS, 1)
     check_parent("summary.forked_from", summary.forked_from, faults)
+    if summary.replaces:
+        faults.save("summary.replaces", summary.replaces)
 
 
 def _check_tag(record: TagRecord, faults: Faults) -> None:

@@ -76,7 +76,11 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class PlanRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The first object of a save: the intent, and the saves whose packs it may refer to."""
+    """The first object of a save: the intent, and the saves whose packs it may refer to.
+
+    ``replaces`` is the save of the same run, with the same step, attempt and content, whose place this one is to take
+    (repacked).
+    """
 
     format: int
     run: str
@@ -85,13 +89,14 @@ class PlanRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created: float
     bases: tuple[Parent, ...] = ()
     forked_from: Parent | None = None
+    replaces: str = ""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a list of checkpoints shows, so that a list need not open manifests.
 
     ``reason`` is why it was saved: ``due`` (the cadence), ``asked``, ``notice`` (the process was told to stop),
-    ``end`` (the last step); empty when the program saved by hand.
+    ``end`` (the last step); empty when the program saved by hand. ``replaces`` is the plan's.
     """
 
     created: float
@@ -101,6 +106,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     metrics: dict[str, Any] = {}
     forked_from: Parent | None = None
     reason: str = ""
+    replaces: str = ""
 
 
 class CommitRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -21,6 +21,7 @@ class Checkpoint:
     ``created`` is in seconds since 1970 by the writer's clock. ``bytes`` is the state's size,
     ``stored_bytes`` what the save added to the store in packs. ``manifest`` is the manifest's digest.
     ``reason`` is why it was saved: ``due``, ``asked``, ``notice``, ``end``, or empty when saved by hand.
+    ``replaces`` is the save whose place this one took, with the same content (repacked); most times empty.
     """
 
     run: str
@@ -35,6 +36,7 @@ class Checkpoint:
     manifest_size: int
     forked_from: Parent | None
     reason: str = ""
+    replaces: str = ""
 
     @property
     def step(self) -> int:
@@ -74,4 +76,5 @@ def checkpoint_of(record: CommitRecord, run: str, save: SaveId, tags: tuple[str,
         manifest_size=record.manifest_size,
         forked_from=summary.forked_from,
         reason=summary.reason,
+        replaces=summary.replaces,
     )

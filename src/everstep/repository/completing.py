@@ -64,6 +64,7 @@ def complete(
         metrics=manifest.meta.metrics,
         forked_from=manifest.forked_from,
         reason=manifest.meta.reason,
+        replaces=plan.replaces,
     )
     record = committed(repo, plan.run, save, manifest=digest, size=len(body), summary=summary)
     create_same(repo.store, key, body)
