@@ -150,3 +150,20 @@ def test_nothing_else_in_the_package_reads_the_environment():
         if reading.search(line)
     ]
     assert found == []
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("", 15.0), ("0", 0.0), ("5", 5.0), ("2m", 120.0), ("0s", 0.0)]
+)
+def test_how_often_a_training_looks_for_requests(text, seconds):
+    """A number of seconds or a duration; 0 is never."""
+    assert settings(environ={"EVERSTEP_WATCH": text}).watch == seconds
+
+
+@pytest.mark.parametrize("name", ["EVERSTEP_WATCH", "EVERSTEP_SAVE_SIGNAL"])
+def test_a_signal_or_rhythm_that_cannot_be_is_refused(name):
+    """SIGTERM stops a training: it cannot ask for a save too."""
+    with pytest.raises(UsageError, match=name) as caught:
+        settings(environ={name: "SIGTERM"})
+    assert ("SIGUSR2" if "SIGNAL" in name else "0 for never") in caught.value.hint
+    assert settings(environ={"EVERSTEP_SAVE_SIGNAL": "none"}).save_signal == "none"

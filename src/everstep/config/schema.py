@@ -14,6 +14,7 @@ from everstep.config.values import (
     number,
     one_of,
     part,
+    rhythm,
     seconds,
     secret,
     setting,
@@ -126,7 +127,7 @@ class Settings:
     keep: str | None = setting(None, text, "EVERSTEP_KEEP")
     grace: float = setting(0.0, seconds, "EVERSTEP_GRACE")
     show_progress: str = setting("auto", one_of("auto", "always", "never"), "EVERSTEP_SHOW_PROGRESS")
-    watch: float = setting(15.0, seconds, "EVERSTEP_WATCH")
+    watch: float = setting(15.0, rhythm, "EVERSTEP_WATCH")
     save_signal: str = setting(
         "SIGUSR2", one_of("SIGUSR2", "SIGUSR1", "SIGHUP", "none"), "EVERSTEP_SAVE_SIGNAL"
     )

@@ -16,6 +16,7 @@ __all__ = [
     "number",
     "one_of",
     "part",
+    "rhythm",
     "seconds",
     "secret",
     "setting",
@@ -116,6 +117,16 @@ def seconds(value: object) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12:
         return float(value)
     raise ValueError("a duration such as 30s, 10m, 2h or 7d")
+
+
+def rhythm(value: object) -> float:
+    """Seconds between two looks, 0 for never; a number or a duration."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value.strip()):
+        value = int(value)
+    try:
+        return seconds(value)
+    except ValueError:
+        raise ValueError("seconds or a duration, such as 15, 15s or 1m, and 0 for never") from None
 
 
 def one_of(*words: str) -> Callable[[object], str]:

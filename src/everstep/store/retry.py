@@ -82,6 +82,11 @@ class Retry:
         """The inner store's."""
         return self._inner.url
 
+    @property
+    def inner(self) -> Store:
+        """The store that is asked once: for who asks again later in any case."""
+        return self._inner
+
     def create(self, key: str, body: Body) -> None:
         """As the inner store's, tried again."""
         self._until_answered("create", key, lambda: self._inner.create(key, body))
