@@ -13,6 +13,7 @@ from everstep.repository.decisions import read_decision
 from everstep.repository.keys import commits_prefix, save_of_commit
 from everstep.repository.objects import listed
 from everstep.repository.parallel import gather
+from everstep.repository.replaced import standing, successor
 from everstep.repository.repository import Repository
 from everstep.repository.runs import ensure_run, find_run, runs
 from everstep.repository.tags import find_tag, tags
@@ -22,6 +23,7 @@ __all__ = [
     "checkpoint",
     "checkpoints",
     "committed",
+    "current",
     "decided",
     "ensure_run",
     "find",
@@ -50,6 +52,18 @@ def checkpoint(repo: Repository, run: str, save: SaveId) -> Checkpoint | None:
     return None if found is None or tombed(repo, run, save) else found
 
 
+def current(repo: Repository, run: str, save: SaveId) -> Checkpoint | None:
+    """As `checkpoint`; of one that was replaced (repacked) the checkpoint that has its place."""
+    found = committed(repo, run, save)
+    return found if found is None or not tombed(repo, run, save) else _instead(repo, run, save)
+
+
+def _instead(repo: Repository, run: str, save: SaveId) -> Checkpoint | None:
+    """The checkpoint that has a pruned one's place, if one has."""
+    after = successor(repo, run, save)
+    return None if after is None or after == save else current(repo, run, after)
+
+
 def committed(repo: Repository, run: str, save: SaveId) -> Checkpoint | None:
     """As `checkpoint`, without a look whether it was pruned: for a rank of several, of which one looks."""
     record = read_decision(repo, run, save)
@@ -59,9 +73,9 @@ def committed(repo: Repository, run: str, save: SaveId) -> Checkpoint | None:
 def newest(repo: Repository, run: str) -> Checkpoint | None:
     """The newest checkpoint, or None when there is none. Its tags are not looked up.
 
-    One page of a list, and two requests for each save that has to be looked at: most times one.
+    One page of a list, and two requests for each save that has to be looked at, most times one; three for a pruned one.
     """
-    looked_at = (checkpoint(repo, run, save) for save in decided(repo, parse_run(run)))
+    looked_at = (current(repo, run, save) for save in decided(repo, parse_run(run)))
     return next((found for found in looked_at if found is not None), None)
 
 
@@ -70,49 +84,59 @@ def checkpoints(
 ) -> list[Checkpoint]:
     """All checkpoints of a run with their tags, newest first.
 
-    A damaged commit record or tag is given to ``on_damage`` and left out; without one it is raised.
-    Raises `RunNotFound`.
+    Of a checkpoint and the one that is to take its place (repacked), and of two that do, one is there. A damaged commit
+    record or tag is given to ``on_damage`` and left out; without one it is raised. Raises `RunNotFound`.
     """
     find_run(repo, run)
     gone = pruned(repo, run)
     saves = [save for save in decided(repo, run) if str(save) not in gone]
-    named = _tags_of(repo, run, on_damage) if saves else {}
     found: list[Checkpoint] = []
-    for result in gather(lambda save: _read(repo, run, save, named), saves):
+    for result in gather(lambda save: _read(repo, run, save), saves):
         if isinstance(result, Checkpoint):
             found.append(result)
         elif result is not None and on_damage is None:
             raise result
         elif result is not None and on_damage is not None:
             on_damage(result)
-    return found
+    return _tagged(repo, _single(found), on_damage) if found else []
 
 
-def _read(
-    repo: Repository, run: str, save: SaveId, named: dict[str, tuple[str, ...]]
-) -> Checkpoint | IntegrityError | None:
+def _read(repo: Repository, run: str, save: SaveId) -> Checkpoint | IntegrityError | None:
     try:
-        record = read_decision(repo, run, save)
-        if record.state != "committed":
-            return None
-        return checkpoint_of(record, run, save, named.get(str(save), ()))
+        return committed(repo, run, save)
     except IntegrityError as error:
         return error
 
 
-def _tags_of(
-    repo: Repository, run: str, on_damage: Callable[[IntegrityError], None] | None
-) -> dict[str, tuple[str, ...]]:
+def _single(found: list[Checkpoint]) -> list[Checkpoint]:
+    """Each content once: without those that another one of the list replaces, or replaces as well."""
+    first = {one.replaces: one for one in reversed(found) if one.replaces}
+    return [one for one in found if str(one.save) not in first and first.get(one.replaces, one) is one]
+
+
+def _tagged(
+    repo: Repository, found: list[Checkpoint], on_damage: Callable[[IntegrityError], None] | None
+) -> list[Checkpoint]:
+    """These checkpoints of one run with their tags: also with those of the checkpoints whose place they took."""
+    saves = {str(one.save) for one in found}
+    taken = {one.replaces: str(one.save) for one in found if one.replaces}
+    places = {(one.step, one.attempt) for one in found if one.replaces}
     names: dict[str, list[str]] = defaultdict(list)
     for tag in tags(repo, on_damage=on_damage):
-        if tag.run == run:
-            names[tag.save].append(tag.tag)
-    return {save: tuple(sorted(found)) for save, found in names.items()}
+        if tag.run != found[0].run:
+            continue
+        name, save = tag.save, parse_save(tag.save)
+        if name not in saves:
+            name = taken.get(name, name)
+        if name not in saves and (save.step, save.attempt) in places:
+            name = str(standing(repo, tag.run, save))
+        names[name].append(tag.tag)
+    return [replace(one, tags=tuple(sorted(names.get(str(one.save), ())))) for one in found]
 
 
-def _readable_tags(repo: Repository, found: Checkpoint) -> tuple[str, ...]:
-    """The tags that can be read: a damaged one is told by `checkpoints`, and is no reason not to restore."""
-    return _tags_of(repo, found.run, lambda _damage: None).get(str(found.save), ())
+def _with_readable_tags(repo: Repository, found: Checkpoint) -> Checkpoint:
+    """With the tags that can be read: a damaged one is told by `checkpoints`, and is no reason not to restore."""
+    return _tagged(repo, [found], lambda _damage: None)[0]
 
 
 def find(repo: Repository, run: str, step: int | None = None) -> Checkpoint:
@@ -124,20 +148,21 @@ def find(repo: Repository, run: str, step: int | None = None) -> Checkpoint:
         wanted = [save for save in decided(repo, parse_run(run)) if save.step == step]
         return _first(repo, run, wanted, f"checkpoint at step {step}", step)
     if (found := newest(repo, run)) is not None:
-        return replace(found, tags=_readable_tags(repo, found))
+        return _with_readable_tags(repo, found)
     return _first(repo, run, [], "checkpoint", step)
 
 
 def _first(repo: Repository, run: str, wanted: list[SaveId], what: str, step: int | None) -> Checkpoint:
     gone = False
     for save in wanted:
-        record = read_decision(repo, run, save)
-        if record.state != "committed":
+        found = committed(repo, run, save)
+        if found is None:
             continue
-        if not tombed(repo, run, save):
-            found = checkpoint_of(record, run, save)
-            return replace(found, tags=_readable_tags(repo, found))
-        gone = True
+        if tombed(repo, run, save):
+            gone = True
+            found = _instead(repo, run, save)
+        if found is not None:
+            return _with_readable_tags(repo, found)
     find_run(repo, run)
     hint = _nearby(repo, run, step)
     if gone:

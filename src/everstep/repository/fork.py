@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from everstep.errors import CheckpointPruned, UsageError
+from everstep.format.ids import parse_save
 from everstep.format.manifest import IndexRef
 from everstep.format.outline import Outline
+from everstep.format.records import Parent
 from everstep.repository.attempts import claim
 from everstep.repository.catalogue import newest
 from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.parallel import gather
 from everstep.repository.reading import by_path, read_index, read_manifest
+from everstep.repository.replaced import standing
 from everstep.repository.repository import Repository
 from everstep.repository.retitle import retitled
 from everstep.repository.runs import ensure_run, find_run
@@ -32,12 +35,14 @@ def fork(repo: Repository, checkpoint: Checkpoint, new_run: str, *, owner: str =
     entries = by_path(manifest.entries)
     parent = checkpoint.parent
     keep = find_run(repo, checkpoint.run).keep
-    if ensure_run(repo, new_run, keep=keep, parent=parent).parent != parent:
+    recorded = ensure_run(repo, new_run, keep=keep, parent=parent).parent
+    if recorded is None or not _leads_to(repo, recorded, parent):
         raise _occupied(checkpoint, new_run)
-    if (made := _made_before(repo, checkpoint, new_run)) is not None:
+    parent = recorded
+    if (made := _made_before(repo, checkpoint, new_run, parent)) is not None:
         return made
     attempt = claim(repo, new_run, owner=owner, world=checkpoint.world)
-    if (made := _made_before(repo, checkpoint, new_run)) is not None:
+    if (made := _made_before(repo, checkpoint, new_run, parent)) is not None:
         return made  # the claim has finished what an earlier call left
     save = begin(repo, attempt, checkpoint.step, bases=(checkpoint,), forked_from=parent)
     if not save.bases:
@@ -54,10 +59,17 @@ def fork(repo: Repository, checkpoint: Checkpoint, new_run: str, *, owner: str =
     return commit(repo, save, gather(remake, manifest.indexes), timeout_s=_WAIT_S)
 
 
-def _made_before(repo: Repository, checkpoint: Checkpoint, new_run: str) -> Checkpoint | None:
+def _leads_to(repo: Repository, recorded: Parent, parent: Parent) -> bool:
+    """Whether a run's recorded parent is this checkpoint, or one whose place it took."""
+    if recorded == parent or recorded.run != parent.run:
+        return recorded == parent
+    return str(standing(repo, recorded.run, parse_save(recorded.save))) == parent.save
+
+
+def _made_before(repo: Repository, checkpoint: Checkpoint, new_run: str, parent: Parent) -> Checkpoint | None:
     """The fork, when it is complete and nothing was saved after it."""
     found = newest(repo, new_run)
-    if found is not None and found.forked_from != checkpoint.parent:
+    if found is not None and found.forked_from != parent:
         raise _occupied(checkpoint, new_run)
     return found
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from everstep.errors import (
+    CheckpointPruned,
     EverstepError,
     Fenced,
     IntegrityError,
@@ -50,6 +51,7 @@ __all__ = [
     "abort",
     "announce",
     "begin",
+    "begin_again",
     "check_fence",
     "commit",
     "committed_bytes",
@@ -88,6 +90,37 @@ def begin(
         _abort_if_possible(repo, attempt.run, save, fenced.message)
         raise
     return Save(attempt=attempt, id=save, plan=plan, bases=_standing(repo, bases))
+
+
+def begin_again(repo: Repository, checkpoint: Checkpoint, *, bases: Sequence[Checkpoint] = ()) -> Save:
+    """Begin the save that is to take a checkpoint's place: of its step, attempt and time, with it as the first base.
+
+    No newer attempt is looked for. A launch that decides this save is obeyed, and one that comes before it or
+    after it finds the same content at the same place in the order, whichever of the two it sees. ``bases`` that do
+    not stand are dropped. Raises `CheckpointPruned` when the checkpoint itself does not; then nothing is left.
+    """
+    save = SaveId(step=checkpoint.step, attempt=checkpoint.attempt, nonce=repo.entropy(16))
+    named = (checkpoint, *bases)
+    plan = PlanRecord(
+        format=FORMAT_MAJOR,
+        run=checkpoint.run,
+        save=str(save),
+        world=checkpoint.world,
+        created=checkpoint.created,
+        bases=tuple(base.parent for base in named),
+        forked_from=checkpoint.forked_from,
+        replaces=str(checkpoint.save),
+    )
+    create_same(repo.store, plan_key(checkpoint.run, save), to_bytes(plan))
+    found = _standing(repo, named)
+    if checkpoint not in found:
+        why = f"{checkpoint} was pruned, or replaced, meanwhile"
+        decide(repo, aborted(repo, checkpoint.run, save, why), save)
+        raise CheckpointPruned(why, run=checkpoint.run, step=checkpoint.step, save=str(checkpoint.save))
+    attempt = Attempt(
+        run=checkpoint.run, number=checkpoint.attempt, id="", owner="repack", world=checkpoint.world
+    )
+    return Save(attempt=attempt, id=save, plan=plan, bases=found)
 
 
 def write_index(

@@ -21,8 +21,8 @@ from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.keys import TAGS, tag_key
 from everstep.repository.objects import listed, read_record
 from everstep.repository.parallel import gather
+from everstep.repository.replaced import lost
 from everstep.repository.repository import Repository
-from everstep.repository.tombs import tombed
 
 __all__ = ["find_tag", "remove_tag", "set_tag", "tags"]
 
@@ -60,7 +60,7 @@ def set_tag(repo: Repository, name: str, checkpoint: Checkpoint, *, force: bool 
     Moving is a delete and a create: in between the name is absent, and of two that move it at once one
     gets `AlreadyExists`. The tag is written before the checkpoint is looked at, so that a prune that
     goes on meanwhile either sees the tag or is seen: then the tag is taken back and `CheckpointPruned`
-    raised.
+    raised. A tag on a checkpoint that was replaced (repacked) names the one that has its place.
     """
     key = tag_key(parse_tag(name))
     record = TagRecord(
@@ -78,7 +78,7 @@ def set_tag(repo: Repository, name: str, checkpoint: Checkpoint, *, force: bool 
         standing = None
     if standing is None:
         standing = _create(repo, key, record)
-    if tombed(repo, checkpoint.run, checkpoint.save):
+    if lost(repo, checkpoint.run, checkpoint.save):
         repo.store.delete(key)
         raise CheckpointPruned(
             f"{checkpoint} was pruned and cannot be tagged", run=checkpoint.run, step=checkpoint.step
