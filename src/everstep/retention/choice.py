@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
+from decimal import Decimal
+from typing import Final, TypeGuard
 
 from everstep.errors import UsageError
 from everstep.repository.checkpoint import Checkpoint
@@ -27,6 +28,8 @@ from everstep.retention.rules import (
 )
 
 __all__ = ["Candidate", "Choice", "Verdict", "choose"]
+
+_LONG: Final = 10**12
 
 Reasons = dict[int, list[str]]
 """Why each is kept, by its place in the list that begins with the newest."""
@@ -135,22 +138,19 @@ def _kept_by(rule: Rule, ordered: Sequence[Candidate], now: float) -> Iterator[t
         case KeepBest():
             yield from _best(rule, ordered)
         case KeepHourly() | KeepDaily() | KeepWeekly() | KeepMonthly():
-            yield from _periods(rule, ordered)
+            yield from _periods(rule, ordered, now)
         case _:
             return
 
 
 def _every(rule: KeepEvery, ordered: Sequence[Candidate]) -> Iterator[tuple[int, str]]:
-    reached = max((one.checkpoint.step for one in ordered), default=0)
     last: dict[
         int, int
     ] = {}  # by multiple: the place of the highest step at it or below, of the newest attempt
     for at, one in enumerate(ordered):
         multiple = -(-one.checkpoint.step // rule.steps) * rule.steps
         standing = last.get(multiple)
-        if multiple <= reached and (
-            standing is None or one.checkpoint.step > ordered[standing].checkpoint.step
-        ):
+        if standing is None or one.checkpoint.step > ordered[standing].checkpoint.step:
             last[multiple] = at
     for multiple, at in last.items():
         exact = ordered[at].checkpoint.step == multiple
@@ -165,11 +165,15 @@ def _within(rule: KeepWithin, ordered: Sequence[Candidate], now: float) -> Itera
     yield from ((at, str(rule)) for at, one in enumerate(ordered) if not one.checkpoint.created < since)
 
 
-def _periods(rule: Periodic, ordered: Sequence[Candidate]) -> Iterator[tuple[int, str]]:
+def _periods(rule: Periodic, ordered: Sequence[Candidate], now: float) -> Iterator[tuple[int, str]]:
     newest: dict[str, int] = {}
     for at, one in enumerate(ordered):
         newest.setdefault(period(rule, one.checkpoint.created), at)
-    for name in sorted(newest, reverse=True)[: rule.n]:
+    today = period(rule, now)
+    # What lies in the future of this clock (one of the two is wrong) stays, and takes no place of another.
+    ahead = [name for name in newest if name > today]
+    behind = sorted((name for name in newest if name <= today), reverse=True)
+    for name in ahead + behind[: rule.n]:
         yield newest[name], f"{rule} ({name})"
 
 
@@ -226,6 +230,7 @@ def _over_budget(
     for budget in budgets:
         allowed = allowed_bytes(budget, price)
         held = Held([one for at, one in enumerate(ordered) if at in reasons and at not in gone], pack_bytes)
+        taken: list[int] = []
         for at in reversed(range(len(ordered))):
             if held.bytes <= allowed:
                 break
@@ -235,6 +240,10 @@ def _over_budget(
                     *(f"{said} would keep it" for said in reasons[at] if said not in words),
                 ]
                 held.drop(ordered[at])
+                taken.append(at)
+        for at in reversed(taken):
+            if held.holds(ordered[at]):  # all its packs are others' too: without it nothing would be freed
+                del gone[at]
         if held.bytes > allowed:
             note = f"{budget} cannot be met: what is never deleted holds {size_text(held.bytes)}"
             notes.append(note)
@@ -251,4 +260,6 @@ def _nth(place: int) -> str:
 
 
 def _figure(value: float) -> str:
-    return str(value) if isinstance(value, int) else f"{value:.4g}"
+    if isinstance(value, int):
+        return str(value) if abs(value) < _LONG else f"{Decimal(value):.4g}"
+    return f"{value:.4g}"

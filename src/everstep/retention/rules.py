@@ -96,10 +96,10 @@ class KeepMonthly(_Counted):
 
 @dataclass(frozen=True, slots=True)
 class KeepEvery:
-    """For each multiple of ``steps`` that the run has reached, the last checkpoint at it or before it.
+    """One for each ``steps`` steps: the last at each multiple or before it, of several attempts the newest.
 
-    Of several attempts at one step the newest. Where saves fall on the multiples, those are kept; where the
-    clock or ``every="auto"`` decides when to save, one for each ``steps`` steps.
+    Where saves fall on the multiples, those are kept. Where the clock or ``every="auto"`` decides when to save,
+    few steps are multiples of anything; then those just before stand for them.
     """
 
     steps: int

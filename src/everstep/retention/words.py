@@ -207,12 +207,11 @@ def _wrong(text: str, first: str, more: str = "") -> UsageError:
 
 
 def _unknown(text: str, words: list[str]) -> UsageError:
-    near = _near(words[0].lower(), [word for word in FORMS if word != "at"])
-    if near is None and _near(" ".join(words[:2]).lower(), ["at most"]):
-        near = "at"
+    spelt = {word: word for word in FORMS} | {"at": "at most", "atmost": "at most"}
+    near = _near(words[0].lower(), list(spelt))
     if near is not None:
-        meant = " ".join(["at", "most", *words[2:]] if near == "at" else [near, *words[1:]])
-        said = meant if _reads(meant) else FORMS[near]
+        meant = " ".join([spelt[near], *words[1:]])
+        said = meant if _reads(meant) else FORMS[spelt[near].partition(" ")[0]]
         hint = f'did you mean "{said}"?'
     else:
         hint = f"the rules are: {', '.join(FORMS.values())}"
