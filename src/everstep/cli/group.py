@@ -15,6 +15,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "diff": ("diff", "Compare two checkpoints leaf by leaf."),
     "verify": ("verify", "Read everything and list each damaged leaf."),
     "fork": ("fork", "Start a new run from a checkpoint, without copying bytes."),
+    "save": ("save", "Ask a training that runs for a save, and wait until it is a checkpoint."),
     "tag": ("tag", "Name a checkpoint and keep it; list or remove names."),
     "cp": ("cp", "Copy a run or a checkpoint to another store, verified."),
     "export": (
