@@ -13,6 +13,7 @@ __all__ = [
     "PartsResized",
     "PruneFailing",
     "Pruned",
+    "RequestsUnheard",
     "Retried",
     "SaveCommitted",
     "SaveFailing",
@@ -139,6 +140,14 @@ class Pruned(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneFailing(Event):
     """The retention policy could not be applied in the background; nothing live was touched, training goes on."""
+
+    run: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestsUnheard(Event):
+    """Rank 0 could not look for requests of `everstep save`, or answer one; it goes on looking, the training goes on."""
 
     run: str
     error: str

@@ -10,6 +10,7 @@ from typing import Self
 from everstep.cadence import Cadence, Moment
 from everstep.checkpointer.because import Because, Reason
 from everstep.checkpointer.boundaries import Due
+from everstep.checkpointer.demand import Demand
 from everstep.checkpointer.signals import StopSignals
 from everstep.checkpointer.together import Together
 from everstep.ranks.agreement import Agreement
@@ -24,10 +25,12 @@ class AmongRanks:
     """One rank's boundaries.
 
     A cadence that goes by steps needs no word between ranks. One that goes by the clock is rank 0's, because clocks
-    differ: it asks for a save, and the ranks agree on the step while they train on.
+    differ: it asks for a save, and the ranks agree on the step while they train on. So does any rank that a person
+    asks.
     """
 
-    def __init__(self, together: Together, signals: StopSignals, cadence: Cadence) -> None:
+    def __init__(self, together: Together, signals: StopSignals, cadence: Cadence, demand: Demand) -> None:
+        self._demand = demand
         self._together = together
         self._signals = signals
         self._cadence = cadence
@@ -60,13 +63,14 @@ class AmongRanks:
         if asked is not None:
             return Due(Because.parse(asked.reason), stop=asked.kind is Kind.STOP)
         why = self._cadence.due(Moment(step=done, since_s=since_save_s, step_s=step_s, at=time.time()))
-        if not why:
-            return None
-        because = Because(Reason.DUE, why)
-        if not self._cadence.by_clock:
-            return Due(because)
-        if self._together.ranks.rank == 0:
-            self._agreement.request(Kind.SAVE, because.text())
+        if why and not self._cadence.by_clock:
+            return Due(Because(Reason.DUE, why))
+        rank = self._together.ranks.rank
+        if wanted := self._demand.wanted():
+            words = f"{wanted} on rank {rank}" if rank else wanted
+            self._agreement.request(Kind.SAVE, Because(Reason.ASKED, words).text())
+        elif why and rank == 0:
+            self._agreement.request(Kind.SAVE, Because(Reason.DUE, why).text())
         return None
 
     def ended(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Protocol, Self
 
 from everstep.cadence import Cadence, Moment
 from everstep.checkpointer.because import Because, Reason
+from everstep.checkpointer.demand import Demand
 from everstep.checkpointer.signals import StopSignals
 
 __all__ = ["Alone", "Boundaries", "Due"]
@@ -49,9 +50,10 @@ class Boundaries(Protocol):
 
 
 class Alone:
-    """One rank: its signals and its cadence."""
+    """One rank: its signals, its cadence, and what people ask for."""
 
-    def __init__(self, signals: StopSignals, cadence: Cadence) -> None:
+    def __init__(self, signals: StopSignals, cadence: Cadence, demand: Demand) -> None:
+        self._demand = demand
         self._signals = signals
         self._cadence = cadence
 
@@ -67,12 +69,15 @@ class Alone:
         """Nothing to prepare."""
 
     def at(self, done: int, *, step_s: float, since_save_s: float) -> Due | None:
-        """Stop when a signal came, save when the cadence says so."""
+        """Stop when a signal came, save when the cadence says so or somebody asked."""
         if self._signals.received:
             return Due(Because(Reason.NOTICE, self._signals.received.name), stop=True)
         moment = Moment(step=done, since_s=since_save_s, step_s=step_s, at=time.time())
         why = self._cadence.due(moment)
-        return Due(Because(Reason.DUE, why)) if why else None
+        if why:
+            return Due(Because(Reason.DUE, why))
+        asked = self._demand.wanted()
+        return Due(Because(Reason.ASKED, asked)) if asked else None
 
     def ended(self) -> bool:
         """Whether a signal came."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from datetime import timedelta
+from signal import Signals
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -12,6 +13,7 @@ from everstep.checkpointer.among_ranks import AmongRanks
 from everstep.checkpointer.because import BY_HAND
 from everstep.checkpointer.boundaries import Alone, Boundaries
 from everstep.checkpointer.choosing import restore_together
+from everstep.checkpointer.demand import Demand
 from everstep.checkpointer.launch import Launch
 from everstep.checkpointer.pending import Pending
 from everstep.checkpointer.restoring import check_on_corrupt
@@ -21,10 +23,11 @@ from everstep.checkpointer.stepping import steps
 from everstep.checkpointer.telling import log_event, log_trouble
 from everstep.config import process_settings, settings
 from everstep.errors import UsageError
-from everstep.events import Listener, PartsResized
+from everstep.events import Listener, PartsResized, RequestsUnheard
 from everstep.progress import ProgressFile
 from everstep.repository.catalogue import checkpoints, newest
 from everstep.repository.checkpoint import Checkpoint
+from everstep.retention import Rule, parse_keep
 from everstep.state.conversion import match
 from everstep.state.describe import encode_config
 from everstep.state.flat import Coverage
@@ -66,7 +69,8 @@ class Checkpointer:
         run: str | None = None,
         *,
         every: int | str | timedelta | None = None,
-        keep: str = "",
+        keep: str | Rule | Sequence[Rule | str] | None = None,
+        grace: str | float | None = None,
         on_corrupt: str | None = None,
         busy: Literal["wait", "skip"] = "wait",
         config: object = None,
@@ -75,13 +79,16 @@ class Checkpointer:
         check_replicas: bool = False,
         listener: Listener | None = None,
     ) -> None:
-        chosen = settings(store=store if isinstance(store, str) else None, run=run, on_corrupt=on_corrupt)
+        chosen = settings(
+            store=store if isinstance(store, str) else None, run=run, on_corrupt=on_corrupt, grace=grace
+        )
         where = store if store is not None else chosen.store
         if where is None:
             raise UsageError("no store is given", hint="pass store=, or set EVERSTEP_STORE")
         if chosen.run is None:
             raise UsageError("no run is named", hint="pass run=, or set EVERSTEP_RUN")
-        self._cadence: Cadence = parse_every(every)
+        self._cadence: Cadence = parse_every(chosen.every if every is None else every)
+        policy = parse_keep(chosen.keep if keep is None else keep)
         self._on_corrupt = check_on_corrupt(chosen.on_corrupt)
         self._settings = chosen
         manner = Manner(
@@ -91,10 +98,18 @@ class Checkpointer:
             check_finite=check_finite,
             check_replicas=check_replicas,
         )
-        self._launch = Launch(where, chosen.run, keep=keep, listener=listener or log_event)
+        self._launch = Launch(where, chosen.run, keep=policy.text(), listener=listener or log_event)
         self._listener = listener or (log_event if self._launch.rank == 0 else log_trouble)
         told = process_settings().progress
         self._progress = ProgressFile(told) if told and self._launch.rank == 0 else None
+        self._demand = Demand(
+            chosen.run,
+            watched=self._launch.repository if self._launch.rank == 0 else None,
+            watch_s=chosen.watch,
+            number=None if chosen.save_signal == "none" else Signals[chosen.save_signal],
+            busy=lambda: self._saver.busy,
+            trouble=lambda error: self._listener(RequestsUnheard(run=self._launch.run, error=str(error))),
+        )
         self._saver = Saver(
             self._launch,
             manner,
@@ -102,7 +117,8 @@ class Checkpointer:
             settings=chosen,
             progress=self._progress,
             listener=self._listener,
-            committed=lambda _checkpoint: None,
+            begins=self._demand.began,
+            committed=self._committed,
         )
 
     def __enter__(self) -> Self:
@@ -208,14 +224,18 @@ class Checkpointer:
             restore=lambda: self.restore(state, step=step, strict=strict, skip=skip),
             until=until,
             boundaries=self._boundaries,
+            demand=self._demand,
             pace=self._saver.pace,
             progress=self._progress,
         )
 
     def _boundaries(self, signals: StopSignals) -> Boundaries:
         if self._launch.world == 1:
-            return Alone(signals, self._cadence)
-        return AmongRanks(self._launch.together, signals, self._cadence)
+            return Alone(signals, self._cadence, self._demand)
+        return AmongRanks(self._launch.together, signals, self._cadence, self._demand)
+
+    def _committed(self, checkpoint: Checkpoint) -> None:
+        self._demand.served(checkpoint)
 
     def log(self, **metrics: object) -> None:
         """Remember metrics (numbers, 0-d tensors, text) for the checkpoints to come; the newest value wins.

@@ -73,7 +73,7 @@ class Manner:
 class Saver:
     """Stages the state, starts the background, and keeps what the next save builds on.
 
-    ``committed`` is called in the background for each checkpoint that was made.
+    ``begins`` is called before the state is copied, ``committed`` in the background for each checkpoint that was made.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class Saver:
         settings: Settings,
         progress: ProgressFile | None,
         listener: Listener,
+        begins: Callable[[], None],
         committed: Callable[[Checkpoint], None],
     ) -> None:
         self._launch = launch
@@ -93,6 +94,7 @@ class Saver:
         self._settings = settings
         self._progress = progress
         self._listener = listener
+        self._begins = begins
         self._committed = committed
         self._arena = Arena(pin=pin)
         self._background = Background()
@@ -104,6 +106,11 @@ class Saver:
         self._pacer: Pacer | None = None
         self.pace = Pace()
         self.last_step: int | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a save is under way."""
+        return self._background.busy
 
     def begin_anew(self) -> None:
         """Before a restore: the save under way has ended, and steps count anew."""
@@ -150,6 +157,7 @@ class Saver:
         topic = self._launch.next_topic("save")
         try:
             self._check_step(step)
+            self._begins()
             work = self._staged(step, state, because, attempt=attempt, topic=topic, began=began)
         except BaseException as error:
             self._launch.together.fail(topic, error)

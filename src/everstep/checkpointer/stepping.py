@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from everstep.checkpointer.because import Because, Reason
 from everstep.checkpointer.boundaries import Boundaries
+from everstep.checkpointer.demand import Demand
 from everstep.checkpointer.pace import Pace
 from everstep.checkpointer.pending import Pending
 from everstep.checkpointer.signals import StopSignals
@@ -41,6 +42,7 @@ def steps(
     restore: Callable[[], int | None],
     until: int,
     boundaries: Callable[[StopSignals], Boundaries],
+    demand: Demand,
     pace: Pace,
     progress: ProgressFile | None,
 ) -> Iterator[int]:
@@ -49,7 +51,7 @@ def steps(
     Raises `UsageError` when the run is already beyond ``until``; SystemExit with code 75 when a stop
     signal came, to this rank or another one, and the state is durable.
     """
-    with StopSignals() as signals, boundaries(signals) as boundary:
+    with StopSignals() as signals, demand, boundaries(signals) as boundary:
         saved = start = restore() or 0
         if start > until:
             raise UsageError(

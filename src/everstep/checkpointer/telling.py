@@ -11,6 +11,7 @@ from everstep.events import (
     PartsResized,
     Pruned,
     PruneFailing,
+    RequestsUnheard,
     Retried,
     SaveCommitted,
     SaveFailing,
@@ -61,6 +62,8 @@ def log_trouble(event: Event) -> None:
             )  # fmt: skip
         case PruneFailing(run=run, error=error):
             _log.error("%s was not pruned, and nothing that is kept was touched: %s", run, error)
+        case RequestsUnheard(run=run, error=error):
+            _log.warning("%s: requests for saves cannot be read, trying on: %s", run, error)
         case Retried(verb=verb, key=key, error=error, wait_s=wait):
             _log.warning("%s %s: %s; trying again in %.1f s", verb, key, error, wait)
         case _:
