@@ -147,7 +147,7 @@ class PruneFailing(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestsUnheard(Event):
-    """Rank 0 could not look for requests of `everstep save`, or answer one; it goes on looking, the training goes on."""
+    """Rank 0 could not look for requests of `everstep save`, or answer one; it goes on looking."""
 
     run: str
     error: str
