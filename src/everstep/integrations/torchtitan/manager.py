@@ -26,7 +26,7 @@ from everstep.config import settings
 from everstep.errors import RestoreMismatch
 from everstep.events import Event, SaveStarted
 from everstep.integrations.torchtitan.folders import export_huggingface, load_folder, load_huggingface
-from everstep.integrations.torchtitan.settings import check, check_excluded
+from everstep.integrations.torchtitan.settings import check, check_excluded, retention
 from everstep.integrations.torchtitan.state import TrainerState
 
 __all__ = ["CheckpointManager"]
@@ -54,7 +54,10 @@ class CheckpointManager(BaseCheckpointManager):  # type: ignore[misc]  # torchti
         """The training's name. Default: EVERSTEP_RUN, else "torchtitan" in a store in the dump folder."""
 
         keep_latest_k: int = 0
-        """How many checkpoints stay: 0, all; this version removes none."""
+        """How many checkpoints stay, the newest; 0: all. For other rules there is ``keep``."""
+
+        keep: str | None = None
+        """The retention policy: "last 3, best 2 by loss, every 10000". Default: what ``keep_latest_k`` says."""
 
         last_save_model_only: bool = False
         """True with ``last_save_in_hf`` only; the checkpoint itself is whole in any case."""
@@ -101,7 +104,9 @@ class CheckpointManager(BaseCheckpointManager):  # type: ignore[misc]  # torchti
         self._started: int | None = None
         self._boundaries: Generator[int] | None = None
         store, run = _place(config, self._folder)
-        self._checkpointer = Checkpointer(store, run, every=config.interval, listener=self._heard)
+        self._checkpointer = Checkpointer(
+            store, run, every=config.interval, keep=retention(config), listener=self._heard
+        )
 
     def _load(self, step: int = -1) -> bool:
         """Restore the checkpoint of ``step``, or the newest (-1); else what the settings say to begin from.
