@@ -36,7 +36,7 @@ class Demand:
     leaves the request to the next launch, which saves once more.
 
     ``watched`` is where requests are looked for (None on ranks other than the first): every ``watch_s`` seconds, 0 for
-    never, and the first time ``first_s`` after the start; one list each. ``number`` is the signal, None for none.
+    never, and the first time after ``first_s`` at the latest; one list each. ``number`` is the signal, None for none.
     Errors of the store never reach the training: the first one of a row is told to ``trouble``, in another thread.
     ``busy`` says whether a save is under way.
     """
@@ -124,7 +124,7 @@ class Demand:
             self._heard(self._answer_owed, self._repository)
 
     def _watch(self, repository: Repository, closing: threading.Event) -> None:
-        left_s = self._first_s
+        left_s = min(self._first_s, self._watch_s)
         while threading.main_thread().is_alive():
             if closing.wait(min(left_s, _TICK_S)):
                 return
