@@ -1,0 +1,34 @@
+"""Which prices a command reckons with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from everstep.prices import Prices
+
+__all__ = ["money_text", "prices_for"]
+
+_USUAL = {"az": "azure-hot", "s3": "s3-standard", "gs": "gcs-standard"}
+"""By the address's scheme: the tier that a store is in, where nobody says another."""
+
+
+def prices_for(named: str | None, url: str) -> Prices | None:
+    """The prices of that name or TOML file; without one the usual ones of the store's cloud, None for a disk.
+
+    Raises `UsageError` with the names there are.
+    """
+    from everstep.prices import load, prices
+
+    if named is None:
+        usual = _USUAL.get(url.partition("://")[0].lower())
+        return None if usual is None else prices(usual)
+    if named.endswith(".toml") or "/" in named:
+        return load(Path(named))
+    return prices(named)
+
+
+def money_text(dollars: float) -> str:
+    """Dollars as people write them: cents where they count, more digits for less than a cent."""
+    return f"${dollars:,.2f}" if dollars >= 0.01 or dollars == 0 else f"${dollars:.2g}"
