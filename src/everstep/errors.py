@@ -26,7 +26,8 @@ EverstepError
 │   ├── AlreadyExists          the answer of create to a second writer
 │   ├── ConditionIgnored       the store overwrites on create: refused
 │   ├── UnsuitableStore        a mount or place that breaks the promises
-│   └── StoreFull              no space left, quota
+│   ├── StoreFull              no space left, quota
+│   └── Archived               an object in an archive tier: whole, and not to be read before it is brought back
 ├── SaveError                  exit 1
 │   ├── SaveFailed             what went wrong, at which key
 │   ├── SaveAborted            another attempt gave this save up
@@ -44,6 +45,7 @@ from __future__ import annotations
 __all__ = [
     "AccessDenied",
     "AlreadyExists",
+    "Archived",
     "CheckpointNotFound",
     "CheckpointPruned",
     "ConditionIgnored",
@@ -271,6 +273,17 @@ class StoreFull(StoreError):
     """No space is left."""
 
     code = "E-STORE-FULL"
+
+
+class Archived(StoreError):
+    """Objects lie in an archive tier: whole, but the store gives their bytes only hours after it was asked to.
+
+    No damage, and nothing to try again for: somebody must decide to pay for it. From a store it has the fields ``key``,
+    ``tier`` (the store's own word, empty if it told none), ``coming`` (whether it is being brought back already),
+    and where it lies: ``cloud``, ``container``, ``prefix``, ``account``, ``endpoint``.
+    """
+
+    code = "E-ARCHIVED"
 
 
 class SaveError(EverstepError):

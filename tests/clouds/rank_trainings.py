@@ -1,6 +1,9 @@
 """Ranks that train on a cloud: by gloo, and with nothing but the checkpoint store between them."""
 
 import os
+import socket
+import time
+from dataclasses import replace
 
 import torch
 import torch.distributed as dist
@@ -8,7 +11,7 @@ from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
 
 import everstep as es
 
-__all__ = ["alone", "sharded"]
+__all__ = ["alone", "halves", "sharded", "thawing"]
 
 SHAPE = (301, 200)
 
@@ -60,3 +63,31 @@ def alone(url, *, tell):
         state["mine"].value.fill_(10 * (step + 1) + rank)
         state["n"] = step + 1
         ckpt.save(step + 1, state).wait()
+
+
+def halves(url, *, tell):
+    """Each rank saves a part of its own."""
+    rank = int(os.environ["RANK"])
+    with es.Checkpointer(url, "r") as ckpt:
+        ckpt.restore({"mine": es.PerRank(torch.zeros(3_000))})
+        ckpt.save(1, {"mine": es.PerRank(torch.full((3_000,), float(rank)))}).wait()
+    tell("saved")
+
+
+def thawing(url, *, tell):
+    """Restores two days later, on a node of its own; tells the error's code or that it was restored, whether the state
+    is what it must be then, and the error's words.
+    """
+    rank = int(os.environ["RANK"])
+    socket.gethostname = lambda: f"node{rank}"
+    state = {"mine": es.PerRank(torch.full((3_000,), -1.0))}
+    with es.Checkpointer(url, "r") as ckpt:
+        now = ckpt._launch.repository
+        ckpt._launch.repository = replace(now, clock=lambda: time.time() + 2 * 86_400)
+        try:
+            ckpt.restore(state)
+        except es.EverstepError as error:
+            kept = torch.equal(state["mine"].value, torch.full((3_000,), -1.0))
+            tell([error.code, kept, str(error)])
+        else:
+            tell(["restored", torch.equal(state["mine"].value, torch.full((3_000,), float(rank))), ""])

@@ -80,7 +80,10 @@ def test_a_load(count):
 
 
 def test_on_the_wire(cloud):
-    """A verb is one request on every cloud: no look before a create, no second page, no upload in parts."""
+    """A verb is one request on every cloud: no look before a create, no second page, no upload in parts.
+
+    Where objects may lie in archive tiers, a restore asks for one byte of the pack that its checkpoint shares.
+    """
     with es.Checkpointer(cloud.url, "run", listener=quiet) as ckpt:
         ckpt.restore(state_at(0))
         ckpt.save(1, state_at(1)).wait()
@@ -93,4 +96,4 @@ def test_on_the_wire(cloud):
     cloud.proxy.forget()
     with es.Checkpointer(cloud.url, "run", listener=quiet) as ckpt:
         ckpt.restore(state_at(0))
-        assert len(cloud.proxy.asked) == 15
+        assert len(cloud.proxy.asked) == 15 + (cloud.kind != "gcs")

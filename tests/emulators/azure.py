@@ -5,8 +5,10 @@ import hashlib
 import hmac
 import secrets
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import formatdate
+from urllib.parse import urlencode
 
 __all__ = ["Azurite", "azurite_at"]
 
@@ -38,22 +40,30 @@ class Azurite:
         self._put(name)
         return name
 
-    def _put(self, container: str) -> None:
+    def set_tier(self, container: str, name: str, tier: str, priority: str = "") -> None:
+        """Move an object to ``Hot``, ``Cool``, ``Cold`` or ``Archive``."""
+        headers = {"x-ms-access-tier": tier} | ({"x-ms-rehydrate-priority": priority} if priority else {})
+        self._put(f"{container}/{name}", {"comp": "tier"}, headers)
+
+    def _put(
+        self, path: str, query: Mapping[str, str] | None = None, more: Mapping[str, str] | None = None
+    ) -> None:
+        asked = {"restype": "container"} if query is None else query
         date = formatdate(usegmt=True)
-        headers = {"x-ms-date": date, "x-ms-version": VERSION, "Content-Length": "0"}
+        headers = {"x-ms-date": date, "x-ms-version": VERSION, **(more or {})}
         # https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key: twelve header lines,
         # all empty here, the x-ms- headers, the resource (with the account's name twice: it is in the path too)
         lines = [
             "PUT",
             *[""] * 11,
-            f"x-ms-date:{date}",
-            f"x-ms-version:{VERSION}",
-            f"/{self.account}/{self.account}/{container}",
-            "restype:container",
+            *[f"{header}:{value}" for header, value in sorted(headers.items())],
+            f"/{self.account}/{self.account}/{path}",
+            *[f"{name}:{value}" for name, value in sorted(asked.items())],
         ]
         digest = hmac.digest(base64.b64decode(self.key), "\n".join(lines).encode(), hashlib.sha256)
         headers["Authorization"] = f"SharedKey {self.account}:{base64.b64encode(digest).decode()}"
-        url = f"{self.endpoint}/{container}?restype=container"
+        headers["Content-Length"] = "0"
+        url = f"{self.endpoint}/{path}?{urlencode(asked)}"
         request = urllib.request.Request(url, method="PUT", headers=headers)
         with urllib.request.urlopen(request, timeout=30):
             pass  # anything but 2xx raises

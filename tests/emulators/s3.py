@@ -1,7 +1,10 @@
 """Two servers that speak S3: moto, which keeps create conditions, and s3rver, which ignores them."""
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = ["S3Server", "careless_at", "moto_at"]
 
@@ -17,9 +20,16 @@ class S3Server:
 
     def bucket(self) -> str:
         """Make a new, empty bucket; its name."""
+        name = f"test-{secrets.token_hex(8)}"
+        with self.client() as client:
+            client.create_bucket(Bucket=name)
+        return name
+
+    @contextmanager
+    def client(self) -> Iterator[Any]:
+        """Amazon's own client."""
         import boto3  # slow to load, and few tests need it
 
-        name = f"test-{secrets.token_hex(8)}"
         client = boto3.client(
             "s3",
             endpoint_url=self.endpoint,
@@ -27,9 +37,27 @@ class S3Server:
             aws_access_key_id=self.access_key,
             aws_secret_access_key=self.secret_key,
         )
-        client.create_bucket(Bucket=name)
-        client.close()
-        return name
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def set_class(self, bucket: str, key: str, storage_class: str) -> None:
+        """Move an object to another storage class, as a lifecycle rule does: same key, same bytes."""
+        with self.client() as client:
+            client.copy_object(
+                Bucket=bucket,
+                Key=key,
+                CopySource={"Bucket": bucket, "Key": key},
+                StorageClass=storage_class,
+                MetadataDirective="COPY",
+            )
+
+    def restore(self, bucket: str, key: str) -> None:
+        """Bring an archived object back, as `aws s3api restore-object` asks for it."""
+        request = {"Days": 7, "GlacierJobParameters": {"Tier": "Standard"}}
+        with self.client() as client:
+            client.restore_object(Bucket=bucket, Key=key, RestoreRequest=request)
 
 
 def moto_at(port: int) -> S3Server:

@@ -12,7 +12,7 @@ from everstep.events import silent
 from everstep.store.cloud import CloudStore, open_cloud
 from tests.emulators.proxy import Proxy
 
-__all__ = ["SECRET", "Behind", "behind", "behind_s3", "cloud_at"]
+__all__ = ["SECRET", "Behind", "behind", "behind_s3", "cloud_at", "opened"]
 
 SECRET = "c4n4ry-5ecret"
 NOWHERE = Path("/nonexistent")
@@ -35,7 +35,8 @@ class Behind:
         return self.open(f"team/{secrets.token_hex(4)}")
 
 
-def _open(kind: str, request: pytest.FixtureRequest) -> Iterator[Behind]:
+def opened(kind: str, request: pytest.FixtureRequest) -> Iterator[Behind]:
+    """One cloud's emulator in a fresh container or bucket, for as long as a test runs."""
     if kind == "azure":
         azurite = request.getfixturevalue("azurite")
         container = azurite.container()
@@ -73,10 +74,10 @@ def _open(kind: str, request: pytest.FixtureRequest) -> Iterator[Behind]:
 @pytest.fixture(params=["azure", "s3", "gcs"])
 def behind(request) -> Iterator[Behind]:
     """Each cloud in turn."""
-    yield from _open(request.param, request)
+    yield from opened(request.param, request)
 
 
 @pytest.fixture
 def behind_s3(request) -> Iterator[Behind]:
     """S3 alone, where one cloud stands for all."""
-    yield from _open("s3", request)
+    yield from opened("s3", request)

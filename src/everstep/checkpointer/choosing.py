@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+import msgspec
+
 from everstep.checkpointer.launch import Launch
 from everstep.checkpointer.restoring import Prepared, Restored, bring, finished, newest_whole, prepare
 from everstep.errors import UsageError
@@ -13,6 +15,7 @@ from everstep.events import Listener
 from everstep.format.entries import Entry
 from everstep.format.ids import SaveId, parse_save
 from everstep.repository.catalogue import checkpoint, committed, decided, find
+from everstep.repository.readable import archived_among, doubtful, refuse
 from everstep.state.flat import Restoration
 from everstep.store.protocol import Store
 from everstep.transfer.node import on_node
@@ -21,7 +24,22 @@ __all__ = ["restore_together"]
 
 T = TypeVar("T")
 
-_NONE, _NEWEST = b"none", b"the newest"
+_NEWEST = "the newest"
+
+
+class _Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a rank found: which step it was asked for, or that the save is none to restore.
+
+    ``archived`` are the packs that it asked about and that cannot be read, by their place in the manifest's list.
+    """
+
+    asked: str = ""
+    none: bool = False
+    archived: tuple[int, ...] = ()
+
+
+_LOOK = msgspec.json.Decoder(_Look)
+_PLACES = msgspec.json.Decoder(tuple[int, ...])
 
 
 def restore_together(
@@ -38,7 +56,7 @@ def restore_together(
 
     Rank 0 names the checkpoint. Nothing is changed before it fits on every rank, and no rank goes on before
     every rank has verified all its bytes: so damage that one rank sees takes all to the same older checkpoint.
-    An error of one rank is raised on all, naming it.
+    An error of one rank is raised on all, naming it; so is `Archived`, which is no damage, before any state is changed.
     """
     topic = launch.next_topic("restore")
 
@@ -93,7 +111,7 @@ def _fits(
 ) -> Prepared[T] | None:
     """The restore of one save, planned and agreed on; None when a rank finds it aborted or pruned.
 
-    Raises `UsageError` when ranks asked for different steps.
+    Raises `UsageError` when ranks asked for different steps, `Archived` when a rank needs a pack in an archive tier.
     """
     found: list[Prepared[T]] = []
 
@@ -102,21 +120,59 @@ def _fits(
         looked_up = checkpoint if launch.rank == 0 else committed
         candidate = looked_up(repository, launch.run, save)
         if candidate is None:
-            return _NONE
+            return msgspec.json.encode(_Look(none=True))
         found.append(prepare(repository, candidate, match))
-        return _NEWEST if step is None else f"step {step}".encode()
+        asked = _NEWEST if step is None else f"step {step}"
+        return msgspec.json.encode(_Look(asked=asked, archived=_archived(launch, found[0])))
 
     def decide(words: Mapping[int, bytes]) -> bytes:
-        if _NONE in words.values():
-            return _NONE
-        odd = [rank for rank, word in words.items() if word != words[0]]
+        looks = {rank: _LOOK.decode(word) for rank, word in words.items()}
+        if any(one.none for one in looks.values()):
+            return msgspec.json.encode(_Look(none=True))
+        odd = [rank for rank, one in looks.items() if one.asked != looks[0].asked]
         if odd:
             raise UsageError(
-                f"rank 0 asked to restore {words[0].decode()}, and rank {odd[0]} {words[odd[0]].decode()}",
+                f"rank 0 asked to restore {looks[0].asked}, and rank {odd[0]} {looks[odd[0]].asked}",
                 hint="all ranks must call restore with the same step",
                 ranks=tuple(odd),
             )
+        places = {place for one in looks.values() for place in one.archived}
+        return msgspec.json.encode(_Look(archived=tuple(sorted(places))))
+
+    said = _LOOK.decode(launch.together.decided(f"{name}-fits", look, decide))
+    if said.none:
+        return None
+    if said.archived:
+        _refuse(launch, name, found[0], said.archived)
+    return found[0]
+
+
+def _archived(launch: Launch, prepared: Prepared[T]) -> tuple[int, ...]:
+    """The packs in an archive tier among those that this rank asks about.
+
+    Ranks deal the checkpoint's packs out, so that each is asked for its one byte once, however many ranks there are.
+    """
+    packs = prepared.manifest.packs
+    mine = packs[launch.rank :: launch.world] if launch.world > 1 else sorted(_needed(prepared))
+    asked = doubtful(launch.repository, prepared.checkpoint, mine)
+    found = set(archived_among(launch.repository.store, asked))
+    return tuple(place for place, key in enumerate(packs) if key in found)
+
+
+def _needed(prepared: Prepared[T]) -> set[str]:
+    return {read.key for read in prepared.reads}
+
+
+def _refuse(launch: Launch, name: str, prepared: Prepared[T], places: Sequence[int]) -> None:
+    """Raise `Archived` on all ranks when any of them needs one of these packs; a part that none asks for may lie."""
+    packs, needed = prepared.manifest.packs, _needed(prepared)
+
+    def mine() -> bytes:
+        return msgspec.json.encode([place for place in places if packs[place] in needed])
+
+    def decide(words: Mapping[int, bytes]) -> bytes:
+        wanted = sorted({place for word in words.values() for place in _PLACES.decode(word)})
+        refuse(launch.repository, prepared.checkpoint, [packs[place] for place in wanted], of=len(packs))
         return b""
 
-    said = launch.together.decided(f"{name}-fits", look, decide)
-    return None if said == _NONE else found[0]
+    launch.together.decided(f"{name}-archived", mine, decide)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from everstep.errors import IntegrityError, InvalidManifest, MissingElements, UsageError
+from everstep.errors import Archived, IntegrityError, InvalidManifest, MissingElements, UsageError
 from everstep.events import FellBack, Listener
 from everstep.format.dtypes import ITEM_BYTES
 from everstep.format.entries import Entry, Tensor
@@ -19,6 +19,7 @@ from everstep.plan.locate import locate
 from everstep.plan.requests import Read
 from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.parallel import gather
+from everstep.repository.readable import check_readable
 from everstep.repository.reading import by_path, read_index, read_manifest
 from everstep.repository.repository import Repository
 from everstep.state.flat import Coverage, Restoration
@@ -82,9 +83,10 @@ def fetch(
 ) -> Restored[T]:
     """Read one checkpoint: manifest, indexes, ranges; every byte verified before ``finish`` is called.
 
-    Raises what ``match`` raises before anything is read into the state; `IntegrityError` for damage.
+    Raises what ``match`` raises, and `Archived`, before anything is read into the state; `IntegrityError` for damage.
     """
     prepared = prepare(repository, chosen, match)
+    check_readable(repository, chosen, (read.key for read in prepared.reads))
     bring(
         repository.store,
         prepared,
@@ -129,17 +131,28 @@ def bring(
     workers: int,
     listener: Listener,
 ) -> None:
-    """Read the ranges, verify every chunk, and put them where they belong."""
-    download(
-        store,
-        reads,
-        prepared.restoration.wanted,
-        run=prepared.checkpoint.run,
-        step=prepared.checkpoint.step,
-        budget_bytes=budget_bytes,
-        workers=workers,
-        listener=listener,
-    )
+    """Read the ranges, verify every chunk, and put them where they belong.
+
+    Raises what `download` raises. `Archived` comes from here only for packs that were moved to an archive tier since
+    they were looked at (`readable`).
+    """
+    try:
+        download(
+            store,
+            reads,
+            prepared.restoration.wanted,
+            run=prepared.checkpoint.run,
+            step=prepared.checkpoint.step,
+            budget_bytes=budget_bytes,
+            workers=workers,
+            listener=listener,
+        )
+    except Archived as error:
+        raise Archived(
+            f"{prepared.checkpoint}: {error.message}; the state was changed in part",
+            hint=f"{error.hint}; restore again before you train on",
+            **error.fields,
+        ) from error
 
 
 def finished(prepared: Prepared[T]) -> Restored[T]:

@@ -10,7 +10,7 @@ import click
 from everstep.cli import output, places
 from everstep.cli.options import json_option, quiet_option, run_option, store_option
 from everstep.cli.progress import progress
-from everstep.errors import EverstepError, IntegrityError, RunNotFound
+from everstep.errors import Archived, EverstepError, IntegrityError, RunNotFound
 
 if TYPE_CHECKING:
     from everstep.events import Listener
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_FINDINGS = 10
+_FINDINGS, _NOT_READ = 10, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +55,13 @@ def command(
     """Read everything and list each damaged leaf.
 
     Without an argument every checkpoint of every run is read, with RUN those of one run, with RUN@STEP or
-    tag:NAME that one. Exits 10 when anything is damaged.
+    tag:NAME that one. Exits 10 when anything is damaged, 1 when nothing is and some lie in an archive tier.
     """
     with progress(quiet=quiet) as listener:
         repository = places.opened(store, listener=listener)
         findings: list[_Finding] = []
-        verified = _chosen(repository, checkpoint, run, findings)
-        for one in verified:
-            findings.extend(_verified(repository, one, listener))
+        chosen = _chosen(repository, checkpoint, run, findings)
+        verified, archived = _verify_all(repository, chosen, findings, listener)
     checked = sum(one.bytes for one in verified)
     if as_json:
         output.document(
@@ -84,6 +83,10 @@ def command(
                     }
                     for one in findings
                 ],
+                "archived": [
+                    {"run": one.run, "step": one.step, "save": str(one.save), "error": error.message}
+                    for one, error in archived
+                ],
             }
         )
     elif findings:
@@ -102,10 +105,29 @@ def command(
             ],
             right=("RANK", "OFFSET"),
         )
-    else:
+    elif verified or not archived:
         many = "1 checkpoint" if len(verified) == 1 else f"{len(verified)} checkpoints"
         output.line(f"{many}, {output.bytes_text(checked)}: every byte is what was written")
-    ctx.exit(_FINDINGS if findings else 0)
+    for _, error in archived:
+        output.say(f"not read: {output.printable(error.message)}")
+    ctx.exit(_FINDINGS if findings else _NOT_READ if archived else 0)
+
+
+def _verify_all(
+    repository: Repository, chosen: list[Checkpoint], findings: list[_Finding], listener: Listener
+) -> tuple[list[Checkpoint], list[tuple[Checkpoint, Archived]]]:
+    """Those that were read, and those that lie in an archive tier; one that was asked for alone raises `Archived`."""
+    verified: list[Checkpoint] = []
+    archived: list[tuple[Checkpoint, Archived]] = []
+    for one in chosen:
+        try:
+            findings.extend(_verified(repository, one, listener))
+            verified.append(one)
+        except Archived as error:
+            if len(chosen) == 1:
+                raise
+            archived.append((one, error))
+    return verified, archived
 
 
 def _chosen(

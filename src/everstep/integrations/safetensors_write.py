@@ -76,6 +76,7 @@ def export_safetensors(
     index = out.with_name(f"{out.name}.index.json")
     targets = [*files, index] if len(files) > 1 else [*files]
     metadata = _metadata(contents)
+    contents.check_readable(item.place.base.path for item in items)
     with Temporaries(targets, force=force) as temporaries:
         for target, group in files.items():
             _write(contents, temporaries[target], group, metadata)

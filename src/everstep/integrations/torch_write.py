@@ -72,6 +72,7 @@ def _read(contents: Contents, select: Sequence[str], skip: Sequence[str]) -> tup
         raise UsageError("nothing is selected", hint="see the paths with everstep show --all")
     needed = chosen | {entry.of for path in chosen if isinstance(entry := entries[path], Alias)}
     restoration = assemble(contents.manifest.entries)
+    contents.check_readable(needed)
     contents.fetch([wanted for wanted in restoration.wanted if wanted.path in needed])
     value = restoration.finish()
     prefix = prefix_of(entries, select).rstrip("/")

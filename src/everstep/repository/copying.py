@@ -23,6 +23,7 @@ from everstep.repository.lineage import copy_lineage
 from everstep.repository.objects import create_same, exists
 from everstep.repository.pins import check_pins, owners, pins
 from everstep.repository.plans import read_plan
+from everstep.repository.readable import check_readable
 from everstep.repository.reading import read_indexes, read_manifest
 from everstep.repository.repository import Repository
 from everstep.repository.retitle import retitled
@@ -49,7 +50,8 @@ def copy(
     it is. Returns the copies, oldest first. Tags are not copied.
 
     Raises `UsageError` when the destination has a run of this name with another history, `SaveAborted`
-    or `CheckpointPruned` when the destination has given this save up, an `IntegrityError` for damage.
+    or `CheckpointPruned` when the destination has given this save up, an `IntegrityError` for damage, `Archived`
+    before any of a checkpoint is copied when a pack of it lies in an archive tier.
     """
     ordered = sorted(chosen, key=lambda one: (one.attempt, one.step))
     if not ordered:
@@ -91,6 +93,7 @@ def _copy(
                 step=chosen.step,
             )
         return there
+    check_readable(source, chosen, manifest.packs)
     check_pins(destination, _plan(destination, chosen, made).bases)
     what = f"copy {chosen}"
     copy_packs(

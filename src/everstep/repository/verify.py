@@ -23,6 +23,7 @@ from everstep.repository.keys import attempt_key, index_key, manifest_key, plan_
 from everstep.repository.objects import read_record
 from everstep.repository.parallel import gather
 from everstep.repository.plans import read_plan
+from everstep.repository.readable import check_readable
 from everstep.repository.reading import by_path, read_index, read_manifest
 from everstep.repository.repository import Repository
 from everstep.repository.spans import Span, check_span, places, spans
@@ -37,13 +38,14 @@ def verify(
 
     Each chunk is read once, however many leaves share it, in ranges of up to 16 MiB; at most ``workers``
     ranges are in memory at a time. Raises `CheckpointPruned`, and the store's errors when it cannot be
-    told whether bytes are damaged (`AccessDenied`, `StoreUnavailable`).
+    told whether bytes are damaged (`AccessDenied`, `StoreUnavailable`, and first of all `Archived`).
     """
     try:
         manifest = read_manifest(repo, checkpoint)
     except IntegrityError as error:
         key = manifest_key(checkpoint.run, checkpoint.save, checkpoint.manifest)
         return [_object("manifest", key, checkpoint.manifest_size, error.message)]
+    check_readable(repo, checkpoint, manifest.packs)
     entries = by_path(manifest.entries)
     found = gather(lambda ref: _index(repo, checkpoint, ref, entries), manifest.indexes)
     damages = [*_records(repo, checkpoint), *(one for one in found if isinstance(one, Damage))]

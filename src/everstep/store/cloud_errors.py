@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from everstep.errors import (
     AccessDenied,
     AlreadyExists,
+    Archived,
     EverstepError,
     NotFound,
     ObjectNotFound,
@@ -53,6 +54,8 @@ _FULL = frozenset(
     {"QuotaExceeded", "AccountQuotaExceeded", "InsufficientStorage", "StorageFull", "XMinioStorageFull"}
 )
 _TOO_LARGE = frozenset({"EntityTooLarge", "RequestBodyTooLarge"})
+_ARCHIVED = frozenset({"InvalidObjectState", "BlobArchived", "BlobBeingRehydrated"})
+_CLASS = re.compile(r"<StorageClass>\s*([A-Z_]{1,40})\s*</StorageClass>")
 _CONTAINER_WORD = {"azure": "container", "s3": "bucket", "gcs": "bucket"}
 
 
@@ -133,6 +136,8 @@ def _by_answer(  # noqa: PLR0911, PLR0917  # one line for each answer a store ca
     status, code, told = answer.status, answer.code, f"{what}: {target.endpoint.host} {answer.told}"
     if verb == "create" and (status == 412 or code in _EXISTS or (status == 409 and _is_taken(code, target))):
         return AlreadyExists(f"{what}: the key is taken", **fields)
+    if code in _ARCHIVED:
+        return _archived(answer, verb, what, target, fields)
     if status == 416 or _RANGE.search(answer.text):
         return ShortRead(
             f"{what}: the store answered with another range than was asked for",
@@ -153,6 +158,32 @@ def _by_answer(  # noqa: PLR0911, PLR0917  # one line for each answer a store ca
         return StoreUnavailable(told, hint="it is tried again", status=status, **fields)
     return StoreError(
         told, hint="the store does not do what a checkpoint store must", status=status, **fields
+    )
+
+
+def _archived(
+    answer: _Answer, verb: str, what: str, target: Target, fields: Mapping[str, str]
+) -> EverstepError:
+    """The object is there, in a tier that gives no bytes at once: S3 says 403, Azure 409; GCS has no such tier."""
+    if verb == "create":
+        return AlreadyExists(f"{what}: the key is taken, by an archived object", **fields)
+    found = _CLASS.search(answer.text)
+    coming = answer.code == "BlobBeingRehydrated"
+    tier = found[1] if found else "Archive" if target.kind == "azure" else ""
+    host = target.endpoint.host
+    own = host.endswith((".amazonaws.com", ".amazonaws.com.cn", ".blob.core.windows.net"))
+    return Archived(
+        f"{what}: the object lies in an archive tier{f' ({tier})' if tier else ''}"
+        f"{', and is being brought back' if coming else ''}",
+        hint="call again when it is back" if coming else "bring it back first: see docs/guides/tiers.md",
+        tier=tier,
+        coming=coming,
+        cloud=target.kind,
+        container=target.place.container,
+        prefix=target.place.prefix,
+        account=str(target.config.get("account_name", "")),
+        endpoint="" if own else target.endpoint.url,
+        **fields,
     )
 
 

@@ -104,7 +104,8 @@ def compare(
 ) -> Comparison:
     """Every leaf whose path is ``wanted``, to the bit: NaN equals the same NaN, 0.0 is not -0.0, 1 is not 1.0.
 
-    Tensors whose digests are equal are not read. Raises what reading raises: `CorruptChunk`, `MissingObject`.
+    Tensors whose digests are equal are not read. Raises what reading raises: `CorruptChunk`, `MissingObject`,
+    first of all `Archived`.
     """
     ours = {path: entry for path, entry in a.entries.items() if wanted(path)}
     theirs = {path: entry for path, entry in b.entries.items() if wanted(path)}
@@ -244,6 +245,8 @@ def _relative(squares_of_difference: float, squares_of_a: float) -> float:
 
 def _read(a: Contents, b: Contents, sums: dict[str, _Sum], listener: Listener) -> int:
     """Read and sum up every tensor in ``sums``, a batch at a time; gives the bytes read."""
+    a.check_readable(sums)
+    b.check_readable(sums)
     total = sum(_nbytes(a.entries[path]) + _nbytes(b.entries[path]) for path in sums)
     done = 0
     for batch in _batches(_parts(a.entries, b.entries, sums)):

@@ -15,6 +15,7 @@ from everstep.format.index import Index, Shard
 from everstep.format.manifest import Manifest
 from everstep.plan.load import plan_load
 from everstep.repository.checkpoint import Checkpoint
+from everstep.repository.readable import check_readable
 from everstep.repository.reading import read_indexes, read_manifest
 from everstep.repository.repository import Repository
 from everstep.state.flat import Wanted
@@ -101,6 +102,21 @@ class Contents:
             (shard.offsets, shard.sizes, tuple((chunk.digest, chunk.length) for chunk in shard.chunks))
             for shard in self._shards.get(path, ())
         }
+
+    def check_readable(self, paths: Iterable[str]) -> None:
+        """Raise `Archived`, before anything is read, if a pack with bytes of these tensors lies in an archive tier."""
+        wanted = set(paths)
+        check_readable(
+            self.repository,
+            self.checkpoint,
+            (
+                index.packs[chunk.pack]
+                for index in self.indexes
+                for shard in index.shards
+                if shard.path in wanted
+                for chunk in shard.chunks
+            ),
+        )
 
     def read(self, boxes: Sequence[tuple[str, Box]]) -> list[memoryview]:
         """The bytes of each box, row-major, in fresh memory."""

@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, Final
@@ -37,6 +37,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from everstep.errors import RestoreError, UsageError
 from everstep.format.box import Box
 from everstep.format.dtypes import ITEM_BYTES
+from everstep.format.entries import Tensor
 from everstep.integrations.chosen import prefix_of
 from everstep.integrations.dcp.metadata import Found, find_leaves
 from everstep.integrations.dcp.names import Keys, name_of
@@ -98,11 +99,15 @@ class _Planner(SavePlanner):
         self._items: list[WriteItem] = []
         self.left_out: list[str] = []
         self.tensors = self.nbytes = 0
-        for found in find_leaves(contents.manifest.entries).values():
-            path = found.saved.path
-            if selects(select, path) and not (skip and selects(skip, path)):
-                leaf = dataclasses.replace(found, keys=_textual(found.keys[above:]))
-                self._add(name_of(leaf.keys), leaf)
+        chosen = [
+            found
+            for found in find_leaves(contents.manifest.entries).values()
+            if selects(select, found.saved.path) and not (skip and selects(skip, found.saved.path))
+        ]
+        contents.check_readable(_tensors(contents, chosen))
+        for found in chosen:
+            leaf = dataclasses.replace(found, keys=_textual(found.keys[above:]))
+            self._add(name_of(leaf.keys), leaf)
         if not self._items:
             raise UsageError("nothing is selected", hint="see the paths with everstep show --all")
 
@@ -199,6 +204,15 @@ class _Planner(SavePlanner):
         restoration = into.done(later)
         self._contents.fetch(restoration.wanted)
         return restoration.finish()
+
+
+def _tensors(contents: Contents, leaves: Sequence[Found]) -> Iterator[str]:
+    """The paths of all tensors with bytes of these leaves: their own, and those inside objects."""
+    bases = {leaf.saved.place().base.path for leaf in leaves if leaf.is_tensor}
+    inside = tuple(f"{leaf.saved.path}/" for leaf in leaves if not leaf.is_tensor)
+    for path, entry in contents.entries.items():
+        if path in bases or (isinstance(entry, Tensor) and path.startswith(inside)):
+            yield path
 
 
 def _textual(keys: Keys) -> Keys:
