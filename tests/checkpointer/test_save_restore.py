@@ -8,7 +8,6 @@ from torch import nn
 import everstep as es
 from everstep.errors import (
     CheckpointNotFound,
-    NotYetSupported,
     RestoreMismatch,
     RunNotFound,
     UnsupportedLeaf,
@@ -219,7 +218,7 @@ def test_metrics_and_config_are_part_of_the_checkpoint():
     [
         ({"run": "no/slash"}, UsageError),
         ({"run": ""}, UsageError),
-        ({"run": "r", "every": "auto"}, NotYetSupported),
+        ({"run": "r", "every": "atuo"}, UsageError),
         ({"run": "r", "busy": "never"}, UsageError),
         ({"run": "r", "on_corrupt": "ignore"}, UsageError),
         ({"run": "r", "config": {"f": print}}, UnsupportedLeaf),

@@ -55,7 +55,10 @@ class Life:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A change of the interval: what it was and is now in seconds, why, and the figures behind it by name."""
+    """A change of the interval: what it was and is now in seconds, why, and the figures behind it by name.
+
+    ``from_s`` is 0 for the first decision, when nothing was measured before.
+    """
 
     step: int
     from_s: float
@@ -67,13 +70,18 @@ class Decision:
 class Cadence(Protocol):
     """Decides at each step boundary whether a save is due.
 
-    A cadence belongs to one loop. On several ranks only rank 0's is told figures and lives; so a cadence that uses
-    them, or the clock, must say ``by_clock``: then only rank 0's answer counts, and all ranks agree on the step.
+    A cadence belongs to one loop, and is used from its thread. On several ranks only rank 0's is told figures and
+    lives; so a cadence that uses them, or the clock, must say ``by_clock``: then only rank 0's answer counts, and all
+    ranks agree on the step. What follows from the step alone (``by_step``) all find out alike, at that very step.
     """
 
     @property
     def by_clock(self) -> bool:
         """Whether the answer depends on more than the step, so that processes may differ."""
+        ...
+
+    def by_step(self, step: int) -> str:
+        """Why a save is due once ``step`` steps are done, whatever the clock says; the same in all processes."""
         ...
 
     def due(self, moment: Moment) -> str:
@@ -90,4 +98,8 @@ class Cadence(Protocol):
 
     def decisions(self) -> tuple[Decision, ...]:
         """What was decided since this was asked last."""
+        ...
+
+    def text(self) -> str:
+        """What `parse_every` reads as this cadence: for records and people."""
         ...

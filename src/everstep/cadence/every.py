@@ -1,117 +1,62 @@
-"""Saving every so many steps, or every so many seconds."""
+"""What users pass as ``every=``, in all its forms."""
 
 from __future__ import annotations
 
-import math
-import re
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
 from datetime import timedelta
 
-from everstep.cadence.cadence import Cadence, Decision, Life, Measured, Moment
-from everstep.errors import NotYetSupported, UsageError
+from everstep.cadence.anyof import AnyOf
+from everstep.cadence.auto import Auto
+from everstep.cadence.before import Before
+from everstep.cadence.cadence import Cadence
+from everstep.cadence.durations import checked_duration
+from everstep.cadence.fixed import At, EverySeconds, EverySteps, Never
+from everstep.cadence.words import FORMS, check_deadline, parse_words, refusal
+from everstep.errors import UsageError
 
-__all__ = ["EverySeconds", "EverySteps", "Never", "parse_every"]
+__all__ = ["Every", "parse_every"]
 
-_UNIT_SECONDS = {"s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|m|min|h|d)")
-_STEPS = re.compile(r"(\d+)(?:\s*steps?)?")
+Every = int | str | timedelta | Cadence | Sequence[int | str | timedelta | Cadence] | None
+"""Steps, a text, a duration, an object of this room, several of them in a list, or None."""
 
-
-class _Fixed:
-    """A cadence that learns nothing."""
-
-    __slots__ = ()
-
-    def learn(self, told: Measured | tuple[Life, ...]) -> None:
-        """Nothing depends on it."""
-
-    def decisions(self) -> tuple[Decision, ...]:
-        """None are made."""
-        return ()
+_OBJECTS = (At, AnyOf, Auto, Before, EverySeconds, EverySteps, Never)
 
 
-@dataclass(frozen=True, slots=True)
-class EverySteps(_Fixed):
-    """At each multiple of ``steps``, so that the steps saved do not depend on where a run was resumed."""
+def parse_every(every: Every, *, now: float | None = None) -> Cadence:
+    """A cadence from what a user writes: ``500``, ``"500 steps"``, ``"10m"``, a timedelta, None, and so on.
 
-    steps: int
-
-    @property
-    def by_clock(self) -> bool:
-        """No."""
-        return False
-
-    def due(self, moment: Moment) -> str:
-        """At a multiple."""
-        return f"a multiple of {self.steps} steps" if moment.step % self.steps == 0 else ""
-
-    def interval_s(self, *, step_s: float) -> float:
-        """The time that so many steps take."""
-        return self.steps * step_s if step_s > 0 else math.inf
-
-
-@dataclass(frozen=True, slots=True)
-class EverySeconds(_Fixed):
-    """When ``seconds`` have passed since the last save began."""
-
-    seconds: float
-
-    @property
-    def by_clock(self) -> bool:
-        """Yes."""
-        return True
-
-    def due(self, moment: Moment) -> str:
-        """When the time has passed."""
-        return f"{moment.since_s:.0f} s since the last save" if moment.since_s >= self.seconds else ""
-
-    def interval_s(self, *, step_s: float) -> float:
-        """The interval itself, or one step where that is longer."""
-        return max(self.seconds, step_s)
-
-
-@dataclass(frozen=True, slots=True)
-class Never(_Fixed):
-    """Only when the training ends, is preempted, or saves by hand."""
-
-    @property
-    def by_clock(self) -> bool:
-        """No."""
-        return False
-
-    def due(self, moment: Moment) -> str:  # noqa: ARG002 - the Protocol's signature
-        """Never."""
-        return ""
-
-    def interval_s(self, *, step_s: float) -> float:  # noqa: ARG002 - the Protocol's signature
-        """Unknown."""
-        return math.inf
-
-
-def parse_every(every: int | str | timedelta | None) -> Cadence:
-    """A cadence from what a user writes: ``500``, ``"500 steps"``, ``"10m"``, a timedelta, or None.
-
-    Raises `UsageError` naming the form, and `NotYetSupported` for ``"auto"``.
+    Texts are those of `words`; a list or tuple means any of its members. What a cadence's ``text()`` gives is read
+    as the same cadence. ``now``, by which a deadline is judged, is in seconds since 1970
+    (default: this machine's clock; for a text from a record, when that was made). Raises `UsageError` naming
+    the form.
     """
+    try:
+        return _parsed(every, time.time() if now is None else now)
+    except UsageError as error:
+        if error.hint == FORMS:
+            raise
+        message = f"every={every!r}: {error.message}"
+        raise UsageError(message, hint=f"{error.hint}; all forms: {FORMS}", every=repr(every)) from None
+
+
+def _parsed(every: Every, now: float) -> Cadence:
     if every is None:
         return Never()
-    if every == "auto":
-        raise NotYetSupported(
-            'every="auto" is not in this version',
-            hint='give steps (every=500) or a duration (every="10m")',
-        )
-    if isinstance(every, timedelta) and every > timedelta(0):
-        return EverySeconds(every.total_seconds())
-    if isinstance(every, int) and not isinstance(every, bool) and every > 0:
-        return EverySteps(every)
+    if isinstance(every, _OBJECTS):
+        for member in every.members if isinstance(every, AnyOf) else (every,):
+            if isinstance(member, Before):
+                check_deadline(member.at, now=now)
+        return every
     if isinstance(every, str):
-        text = every.strip().lower()
-        if (steps := _STEPS.fullmatch(text)) and int(steps[1]) > 0:
-            return EverySteps(int(steps[1]))
-        if (duration := _DURATION.fullmatch(text)) and float(duration[1]) > 0:
-            return EverySeconds(float(duration[1]) * _UNIT_SECONDS[duration[2]])
-    raise UsageError(
-        f"every={every!r} says no steps and no duration",
-        hint='write a positive number of steps (every=500, "500 steps") or a duration ("30s", "10m", "2h")',
-        every=repr(every),
-    )
+        return parse_words(every, now=now)
+    if isinstance(every, timedelta):
+        return EverySeconds(checked_duration(every, what=f"every={every!r}"))
+    if isinstance(every, int) and not isinstance(every, bool):
+        return EverySteps(every)
+    if isinstance(every, list | tuple) and every:
+        if any(member is None for member in every):
+            raise UsageError("every= has None among others, which says nothing", hint="leave it out")
+        members = [_parsed(member, now) for member in every]
+        return members[0] if len(members) == 1 else AnyOf(*members)
+    raise refusal(every)
