@@ -152,13 +152,17 @@ class TombRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     replaced_by: str = ""
 
 
-class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """``runs/<run>/sweeps/<save>``: that the bytes of a pruned save may be going; it cannot be undeleted."""
+class SweepRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``runs/<run>/sweeps/<save>``: what becomes of a pruned save, decided by who creates it first.
+
+    Its bytes may be going from here on and it cannot be undeleted; or it is ``undeleted``, and no sweep touches it.
+    """
 
     format: int
     run: str
     save: str
     created: float
+    undeleted: bool = False
 
 
 class ReaderRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from everstep.format.limits import MAX_RANKS
 
 __all__ = [
     "CATALOGUE",
+    "ORPHANS",
     "READERS",
     "STORE_KEY",
     "TAGS",
@@ -20,10 +21,14 @@ __all__ = [
     "attempts_prefix",
     "commit_key",
     "commits_prefix",
+    "copied_key",
+    "exchange_prefix",
+    "grave_of",
     "heir_key",
     "heirs_prefix",
     "index_key",
     "manifest_key",
+    "orphan_key",
     "pack_key",
     "pack_prefix",
     "plan_key",
@@ -41,6 +46,7 @@ __all__ = [
     "tag_key",
     "tomb_key",
     "tombs_prefix",
+    "undeleted_key",
     "verified_key",
     "verified_prefix",
 ]
@@ -49,11 +55,13 @@ STORE_KEY = "everstep.json"
 CATALOGUE = "catalogue/"
 TAGS = "tags/"
 READERS = "readers/"
+ORPHANS = "orphans/"
 
 _LAST_ATTEMPT = 10**8 - 1
 _LAST_STEP = 10**16 - 1
 _COMMIT = re.compile(r"\d{24}\.(s\d{16}-a\d{8}-[0-9a-f]{32})\.json")
 _PLAN = re.compile(r"(s\d{16}-a\d{8}-[0-9a-f]{32})\.json")
+_TOMB = re.compile(r"(s\d{16}-a\d{8}-[0-9a-f]{32})(?:\.(\d{1,6})(\.undeleted)?)?")
 _PACK = re.compile(r"packs/[0-9a-f]{2}/(s\d{16}-a\d{8}-[0-9a-f]{32})/\d+-\d+\.safetensors")
 
 
@@ -152,19 +160,39 @@ def tombs_prefix(run: str) -> str:
     return f"runs/{run}/tombs/"
 
 
-def tomb_key(run: str, save: SaveId) -> str:
-    """That the save was pruned."""
-    return f"{tombs_prefix(run)}{save}"
+def tomb_key(run: str, save: SaveId, number: int = 0) -> str:
+    """That the save was pruned; after it was undeleted ``number`` times."""
+    return f"{tombs_prefix(run)}{_numbered(save, number)}"
 
 
-def sweep_key(run: str, save: SaveId) -> str:
-    """That the save is being swept: no undelete after this."""
-    return f"{sweeps_prefix(run)}{save}"
+def undeleted_key(run: str, save: SaveId, number: int) -> str:
+    """That the tomb of this number holds no longer."""
+    return f"{tombs_prefix(run)}{save}.{number}.undeleted"
+
+
+def grave_of(run: str, key: str) -> tuple[SaveId, int, bool] | None:
+    """The save, the number of its tomb, and whether it says ``undeleted``; None when the key is none of a tomb."""
+    match = _TOMB.fullmatch(key.removeprefix(tombs_prefix(run)))
+    return (parse_save(match[1]), int(match[2] or 0), bool(match[3])) if match else None
+
+
+def sweep_key(run: str, save: SaveId, number: int = 0) -> str:
+    """What becomes of the save that has the tomb of this number."""
+    return f"{sweeps_prefix(run)}{_numbered(save, number)}"
+
+
+def _numbered(save: SaveId, number: int) -> str:
+    return f"{save}.{number}" if number else str(save)
 
 
 def sweeps_prefix(run: str) -> str:
-    """Under it the names of the run's saves that are being swept, or were."""
+    """Under it what became of the run's pruned saves."""
     return f"runs/{run}/sweeps/"
+
+
+def orphan_key(save: SaveId) -> str:
+    """That packs of this save, which no run knows, are being swept: no copy may rely on them."""
+    return f"{ORPHANS}{save}"
 
 
 def verified_prefix(run: str) -> str:
@@ -185,6 +213,16 @@ def heirs_prefix(run: str) -> str:
 def heir_key(run: str, heir: str) -> str:
     """That the run ``heir`` may refer to packs of ``run``."""
     return f"{heirs_prefix(run)}{heir}"
+
+
+def copied_key(run: str, attempt: int) -> str:
+    """That saves of the run up to this attempt are copies, which keep the names that they have elsewhere."""
+    return f"{heirs_prefix(run)}_copied-{attempt:08d}"
+
+
+def exchange_prefix(run: str) -> str:
+    """Under it the words between the ranks of each launch."""
+    return f"runs/{run}/exchange/"
 
 
 def requests_prefix(run: str) -> str:

@@ -1,0 +1,72 @@
+"""Pins of those who read a checkpoint for long: what is pinned is not swept."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from everstep.errors import AccessDenied, CheckpointPruned, EverstepError, ObjectNotFound, StoreFull
+from everstep.format.limits import FORMAT_MAJOR
+from everstep.format.records import ReaderRecord
+from everstep.format.wire import to_bytes
+from everstep.repository.checkpoint import Checkpoint
+from everstep.repository.keys import READERS, reader_key
+from everstep.repository.objects import create_same, listed, read_record
+from everstep.repository.parallel import gather
+from everstep.repository.repository import Repository
+from everstep.repository.tombs import tombed
+from everstep.store.protocol import Listed
+
+__all__ = ["PIN_S", "readers", "reading"]
+
+PIN_S = 7 * 86_400.0
+"""Seconds by the store's clock for which a pin counts: one that a crash has left does not hold bytes for ever."""
+
+
+@contextlib.contextmanager
+def reading(repo: Repository, checkpoint: Checkpoint, *, owner: str) -> Iterator[None]:
+    """Keep a checkpoint from being swept while it is read; ``owner`` says by whom, for people.
+
+    The pin is there before the tomb is looked for: a prune either sees the pin or is seen. Raises
+    `CheckpointPruned` at once. Who may not write reads without a pin. A pin counts for `PIN_S`; who reads longer
+    may be told that it was pruned.
+    """
+    reader = repo.entropy(16)
+    record = ReaderRecord(
+        format=FORMAT_MAJOR,
+        reader=reader,
+        run=checkpoint.run,
+        save=str(checkpoint.save),
+        owner=owner,
+        created=repo.clock(),
+    )
+    with contextlib.suppress(AccessDenied, StoreFull):  # who may only read goes without
+        create_same(repo.store, reader_key(reader), to_bytes(record))
+    try:
+        if tombed(repo, checkpoint.run, checkpoint.save):
+            raise CheckpointPruned(
+                f"{checkpoint} was pruned",
+                hint=f"list what there is with: everstep ls {checkpoint.run}",
+                run=checkpoint.run,
+                step=checkpoint.step,
+            )
+        yield
+    finally:
+        with contextlib.suppress(EverstepError):  # what is left counts for some days, and does no harm
+            repo.store.delete(reader_key(reader))
+
+
+def readers(repo: Repository, counts: Callable[[Listed], bool]) -> list[ReaderRecord]:
+    """The pins that count; one list, and a request for each. One that is gone meanwhile is left out.
+
+    Raises an `IntegrityError` for one that cannot be read: it may be of any checkpoint.
+    """
+
+    def read(found: Listed) -> ReaderRecord | None:
+        try:
+            return read_record(repo.store, found.key, ReaderRecord)
+        except ObjectNotFound:
+            return None
+
+    pins = [found for found in listed(repo.store, READERS) if counts(found)]
+    return [one for one in gather(read, pins) if one is not None]

@@ -1,0 +1,134 @@
+"""Which packs checkpoints refer to, and how large these are: what never changes is asked once and remembered."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from everstep.errors import MissingObject, ObjectNotFound
+from everstep.format.ids import SaveId
+from everstep.format.manifest import IndexRef
+from everstep.format.records import CommitRecord
+from everstep.repository.checkpoint import Checkpoint, checkpoint_of
+from everstep.repository.decisions import read_decision
+from everstep.repository.headers import size_of
+from everstep.repository.parallel import gather
+from everstep.repository.reading import load_manifest
+from everstep.repository.repository import Repository
+
+__all__ = ["PackLists", "Parts"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The objects that a manifest names: packs, its own saves' and others', and the indexes of its save."""
+
+    packs: frozenset[str]
+    indexes: tuple[IndexRef, ...]
+
+
+class PackLists:
+    """Commit records, manifests' packs and packs' sizes of one repository, each read once.
+
+    Records and manifests are write-once, so nothing that is remembered can be wrong. May be used by several threads.
+    ``tidied`` are the runs whose folders were cleaned of what is no save's.
+    """
+
+    def __init__(self, repo: Repository) -> None:
+        self._repo = repo
+        self._lock = threading.Lock()
+        self._records: dict[tuple[str, SaveId], CommitRecord] = {}
+        self._parts: dict[tuple[str, SaveId], Parts] = {}
+        self._sizes: dict[str, int] = {}
+        self._names: dict[str, str] = {}
+        self._left: set[tuple[str, SaveId]] = set()
+        self.tidied: set[str] = set()
+
+    def decision(self, run: str, save: SaveId) -> CommitRecord:
+        """The commit record of a decided save. Raises `ObjectNotFound`, or an `IntegrityError` naming its key."""
+        found = self._records.get((run, save))
+        if found is None:
+            found = read_decision(self._repo, run, save)
+            with self._lock:
+                self._records[run, save] = found
+        return found
+
+    def committed(self, run: str, saves: Iterable[SaveId]) -> list[Checkpoint]:
+        """Those of these decided saves that were committed, in order, pruned ones too; without tags."""
+        wanted = list(saves)
+        records = gather(lambda save: self.decision(run, save), wanted)
+        return [
+            checkpoint_of(record, run, save)
+            for record, save in zip(records, wanted, strict=True)
+            if record.state == "committed"
+        ]
+
+    def parts(self, checkpoint: Checkpoint) -> Parts:
+        """What a checkpoint's manifest names.
+
+        Raises an `IntegrityError` naming the manifest when it is damaged, `MissingObject` also when it is gone,
+        whether or not the checkpoint was pruned.
+        """
+        found = self._parts.get((checkpoint.run, checkpoint.save))
+        return found if found is not None else self.parts_now(checkpoint)
+
+    def parts_now(self, checkpoint: Checkpoint) -> Parts:
+        """As `parts`, read from the store whatever is remembered."""
+        try:
+            manifest = load_manifest(self._repo, checkpoint)
+        except ObjectNotFound as error:
+            raise MissingObject(
+                f"the manifest of {checkpoint} is gone: {error.message}",
+                hint="restore the store from a copy, or give this checkpoint up with: everstep prune",
+                run=checkpoint.run,
+                step=checkpoint.step,
+                **error.fields,
+            ) from error
+        with self._lock:
+            packs = frozenset(self._names.setdefault(key, key) for key in manifest.packs)
+            found = self._parts[checkpoint.run, checkpoint.save] = Parts(
+                packs=packs, indexes=manifest.indexes
+            )
+        return found
+
+    def packs(self, checkpoint: Checkpoint) -> frozenset[str]:
+        """The keys of all packs that a checkpoint needs, its own and others'."""
+        return self.parts(checkpoint).packs
+
+    def sizes(self, packs: Iterable[str]) -> dict[str, int]:
+        """The bytes of packs, by key; one list for each that is not known yet. One that is gone has none."""
+        wanted = sorted(packs)
+        unknown = [key for key in wanted if key not in self._sizes]
+        for key, size in zip(
+            unknown, gather(lambda key: size_of(self._repo.store, key), unknown), strict=True
+        ):
+            if size is not None:
+                self._sizes[key] = size
+        return {key: self._sizes[key] for key in wanted if key in self._sizes}
+
+    def known_sizes(self, packs: Iterable[str]) -> dict[str, int]:
+        """The bytes of those packs whose size was asked or learnt before; no request."""
+        return {key: self._sizes[key] for key in packs if key in self._sizes}
+
+    def learn_size(self, key: str, size: int) -> None:
+        """A pack's bytes, as a list has told them."""
+        self._sizes[key] = size
+
+    def leave(self, place: tuple[str, SaveId]) -> None:
+        """Remember a dead save of which a sweep of its run can delete no more: only one of the whole store can."""
+        self._left.add(place)
+
+    def is_left(self, place: tuple[str, SaveId]) -> bool:
+        """Whether `leave` was told of it."""
+        return place in self._left
+
+    def forget(self, run: str, save: SaveId) -> None:
+        """What a swept save had is of no use any more."""
+        with self._lock:
+            parts = self._parts.pop((run, save), None)
+            if parts is not None:
+                needed = frozenset().union(*(other.packs for other in self._parts.values()))
+                for key in parts.packs - needed:
+                    self._names.pop(key, None)
+                    self._sizes.pop(key, None)

@@ -1,0 +1,192 @@
+"""Pruning a run: what its policy gives up gets a tomb, then what nothing live needs is swept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from everstep.errors import UsageError
+from everstep.events import Listener, silent
+from everstep.format.ids import SaveId
+from everstep.repository.catalogue import decided
+from everstep.repository.checkpoint import Checkpoint
+from everstep.repository.repository import Repository
+from everstep.repository.runs import find_run
+from everstep.repository.tombs import Grave, bury, graves
+from everstep.repository.verified import verified
+from everstep.retention.checking import Check, check_whole
+from everstep.retention.choice import Candidate, Choice, Verdict, choose
+from everstep.retention.looking import Place, Seen
+from everstep.retention.marking import PackLists
+from everstep.retention.pinned import Pinned, find_pinned
+from everstep.retention.policy import Policy
+from everstep.retention.store_time import StoreTime
+from everstep.retention.sweep import Swept, never, sweep
+
+__all__ = ["PrunePlan", "Pruned", "plan_prune", "prune"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrunePlan:
+    """What a prune would do. ``frees_bytes`` is what the store would lose once nothing is in its grace.
+
+    It is None when it was not asked for. ``seen`` and ``why`` are for `prune`.
+    """
+
+    run: str
+    choice: Choice
+    victims: tuple[Checkpoint, ...]
+    frees_bytes: int | None
+    seen: Seen = field(repr=False)
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """What a prune did: ``tombed`` are the checkpoints that it gave up, the rest is as in `Swept`."""
+
+    tombed: tuple[Checkpoint, ...]
+    swept: tuple[Place, ...]
+    waiting: tuple[Place, ...]
+    undeleted: tuple[Place, ...]
+    packs: int
+    objects: int
+    bytes: int
+
+
+def plan_prune(
+    repo: Repository,
+    run: str,
+    policy: Policy,
+    *,
+    now: float,
+    check: Check = "light",
+    drop: Sequence[Checkpoint] = (),
+    listener: Listener = silent,
+    lists: PackLists | None = None,
+    measure: bool = True,
+    price_per_gb_month: float | None = None,
+) -> PrunePlan:
+    """What the policy gives up of a run, and what of ``drop`` besides. Nothing is written but a mark of verification.
+
+    Before anything can be given up the newest checkpoint is checked: ``light`` looks whether its objects are there with
+    their sizes, ``full`` reads every byte. ``now`` is in seconds since 1970. Raises `RunNotFound`, `UsageError` for
+    what may not be dropped, and an `IntegrityError` naming the newest checkpoint when it is damaged.
+    """
+    lists = lists or PackLists(repo)
+    marks = verified(repo, run)  # before the tombs: of two prunes that chose by different marks one finds out
+    dead = graves(repo, run)
+    done = frozenset(decided(repo, run))
+    if not done:
+        find_run(repo, run)
+    standing = lists.committed(run, _newest_first(done - dead.keys()))
+    pinned = find_pinned(repo, StoreTime(repo))
+    budgets = bool(policy.budgets)
+    candidates = [_candidate(one, marks, pinned, lists, budgets=budgets) for one in standing]
+    packs = frozenset().union(*(one.packs or () for one in candidates))
+    choice = choose(
+        candidates,
+        policy,
+        now=now,
+        pack_bytes=lists.sizes(packs) if budgets else {},
+        price_per_gb_month=price_per_gb_month,
+    )
+    choice = _dropped(run, choice, drop)
+    if choice.deleted:
+        check_whole(repo, standing[0], check, lists=lists, listener=listener)
+    return PrunePlan(
+        run=run,
+        choice=choice,
+        victims=choice.deleted,
+        frees_bytes=_frees(choice, lists) if measure else None,
+        seen=Seen(graves=dead, decided=done),
+        why=policy.text(),
+    )
+
+
+def prune(
+    repo: Repository,
+    plan: PrunePlan,
+    *,
+    grace_s: float,
+    stop: Callable[[], bool] = never,
+    measure: bool = True,
+    lists: PackLists | None = None,
+) -> Pruned:
+    """Give the plan's victims up, then sweep what was given up at least ``grace_s`` ago by the store's clock.
+
+    Others are told at once; within the grace a checkpoint can be undeleted. ``stop`` is asked between requests.
+    """
+    buried: dict[SaveId, Grave] = dict(plan.seen.graves)
+    tombed = []
+    for one in plan.victims:
+        if stop():
+            break
+        buried[one.save] = bury(repo, plan.run, one.save, why=plan.why)
+        tombed.append(one)
+    seen = Seen(graves=buried, decided=plan.seen.decided)
+    done: Swept = sweep(
+        repo,
+        (plan.run,),
+        grace_s=grace_s,
+        stop=stop,
+        measure=measure,
+        lists=lists,
+        seen={plan.run: seen},
+    )
+    return Pruned(
+        tombed=tuple(one for one in tombed if (one.run, one.save) not in done.undeleted),
+        swept=done.swept,
+        waiting=done.waiting,
+        undeleted=done.undeleted,
+        packs=done.packs,
+        objects=done.objects,
+        bytes=done.bytes,
+    )
+
+
+def _newest_first(saves: Iterable[SaveId]) -> list[SaveId]:
+    return sorted(saves, key=lambda save: (-save.attempt, -save.step, save.nonce))
+
+
+def _candidate(
+    one: Checkpoint, marks: frozenset[SaveId], pinned: Pinned, lists: PackLists, *, budgets: bool
+) -> Candidate:
+    place = (one.run, one.save)
+    return Candidate(
+        checkpoint=replace(one, tags=tuple(sorted(pinned.tagged.get(place, ())))),
+        verified=one.save in marks,
+        pinned_by=pinned.read.get(place, ()),
+        packs=lists.packs(one) if budgets else None,
+    )
+
+
+def _dropped(run: str, choice: Choice, drop: Sequence[Checkpoint]) -> Choice:
+    """The choice, with what people asked to give up."""
+    wanted = {one.save for one in drop}
+    verdicts = []
+    for verdict in choice.verdicts:
+        one = verdict.checkpoint
+        if one.save not in wanted or not verdict.keep:
+            verdicts.append(verdict)
+            continue
+        for reason in verdict.reasons:
+            if reason.startswith(("newest", "tagged", "being read")):
+                raise UsageError(
+                    f"{one} cannot be pruned: it is {reason}",
+                    hint="the newest, the newest verified, and what is tagged or being read stay",
+                    run=run,
+                    step=one.step,
+                )
+        verdicts.append(Verdict(checkpoint=one, keep=False, reasons=("asked for",)))
+    return replace(choice, verdicts=tuple(verdicts))
+
+
+def _frees(choice: Choice, lists: PackLists) -> int:
+    """The bytes of packs, indexes and manifests that only victims need, of this run."""
+    kept = frozenset().union(*(lists.packs(one) for one in choice.kept))
+    gone = frozenset().union(*(lists.packs(one) for one in choice.deleted)) - kept
+    small = sum(
+        one.manifest_size + sum(ref.size for ref in lists.parts(one).indexes) for one in choice.deleted
+    )
+    return small + sum(lists.sizes(gone).values())
