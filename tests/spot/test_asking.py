@@ -83,10 +83,14 @@ def test_an_answer_ends_the_wait_and_nothing_is_left():
 
 
 def test_a_run_that_was_never_trained_is_not_asked():
-    """A fork has checkpoints and no attempt."""
+    """It has no attempt, or that of a fork or an import."""
     scene = Scene()
-    with pytest.raises(TryAgain, match="'other' was ever started"):
+    with pytest.raises(TryAgain, match="'other' runs: it has no attempt"):
         standing(scene.repo, "other")
+    for owner in ("fork", "import on host"):
+        claim(scene.repo, "run", owner=owner)
+        with pytest.raises(TryAgain, match=f"attempt is a {owner}"):
+            standing(scene.repo, "run")
 
 
 def test_a_training_that_has_finished_is_not_asked():

@@ -22,6 +22,8 @@ __all__ = ["Standing", "standing", "wait_for_save"]
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.25, 5.0
 _LOOK_AFTER_S = 15.0
 """How often it is looked after whether the training that was asked still stands."""
+_NO_TRAINING = ("fork", "import on ")
+"""Who claims an attempt, and trains nothing."""
 _GRACE_S = 10.0
 """From the commit of a training's last save to its answer, and then some."""
 _DEAF = (
@@ -52,13 +54,13 @@ class Standing:
 def standing(repo: Repository, run: str) -> Standing:
     """Whoever may train the run now. Raises `TryAgain` when nobody does: never launched, or at its end."""
     numbers = attempts_after(repo, run, 0)
-    if not numbers:
+    attempt = read_attempt(repo, run, numbers[-1]) if numbers else None
+    if attempt is None or attempt.owner.startswith(_NO_TRAINING):
+        made = "it has no attempt" if attempt is None else f"its newest attempt is a {attempt.owner}"
         raise TryAgain(
-            f"no training of run {run!r} was ever started: it has no attempt",
-            hint="start one, or save by hand; a fork or an import has no training yet",
-            run=run,
+            f"no training of run {run!r} runs: {made}", hint="start the training, and ask then", run=run
         )
-    found = Standing(attempt=read_attempt(repo, run, numbers[-1]), newest=newest(repo, run))
+    found = Standing(attempt=attempt, newest=newest(repo, run))
     if found.ended == "end":
         raise _finished(found)
     return found
