@@ -137,7 +137,7 @@ def test_the_error_tells_hours_dollars_and_commands(tiered, request):
     with pytest.raises(Archived) as caught:
         es.load(tiered.url, "run", listener=quiet)
     hint, container = caught.value.hint, tiered.url.split("/")[2]
-    ways = re.findall(r"^  (\S+), (\w+): within (.+?), about \$(\d+\.\d\d)", hint, re.MULTILINE)
+    ways = re.findall(r"^  (\S+), (\w+): within (.+?), about \$(\d[\d.e-]*) ", hint, re.MULTILINE)
     assert len(ways) == 2
     (command,) = caught.value.fields["commands"]
     assert command in hint

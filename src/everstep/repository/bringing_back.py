@@ -21,6 +21,7 @@ _PRICES = {"GLACIER": "s3-glacier", "DEEP_ARCHIVE": "s3-deep-archive", "Archive"
 _SAVES_A_COMMAND = 20
 _MONTH_DAYS = 730 / 24
 _HOUR = 1.0
+_CENT = 0.01
 _DAY_HOURS = 24.0
 
 
@@ -99,9 +100,13 @@ def ways_words(
 ) -> list[str]:
     """A line for each way to bring ``packs`` objects of ``size`` bytes back, ``kept`` dollars included."""
     return [
-        f"  {tier}, {way.name}: within {_hours(way.hours)}, about ${way.cost(size, packs) + kept:,.2f} ({as_of})"
+        f"  {tier}, {way.name}: within {_hours(way.hours)}, about {_dollars(way.cost(size, packs) + kept)} ({as_of})"
         for way in ways
     ]
+
+
+def _dollars(dollars: float) -> str:
+    return f"${dollars:,.2f}" if dollars >= _CENT or dollars == 0 else f"${dollars:.2g}"
 
 
 def _hours(hours: float) -> str:
@@ -137,7 +142,7 @@ def _az(place: dict[str, str], saves: Sequence[str]) -> str:
         where = f"--blob-endpoint {quote(place['endpoint'])} {where}"
     return (
         f"az storage blob list {where} --auth-mode login --prefix {quote(_packs(place))} --num-results '*'"
-        f' --query "{query}" --output tsv | xargs -I PACK az storage blob set-tier {where} --auth-mode login'
+        f' --query "{query}" --output tsv | xargs -P 8 -I PACK az storage blob set-tier {where} --auth-mode login'
         " --name PACK --tier Hot --rehydrate-priority Standard"
     )
 
@@ -150,7 +155,7 @@ def _aws(place: dict[str, str], saves: Sequence[str], tier: str) -> str:
     days = "" if tier == "INTELLIGENT_TIERING" else f"Days={KEPT_DAYS},"
     return (
         f"{tool} s3api list-objects-v2 {bucket} --prefix {quote(_packs(place))}"
-        f' --query "{query}" --output text | xargs -I PACK {tool} s3api restore-object {bucket} --key PACK'
+        f' --query "{query}" --output text | xargs -P 8 -I PACK {tool} s3api restore-object {bucket} --key PACK'
         f" --restore-request '{days}GlacierJobParameters={{Tier=Standard}}'"
     )
 
