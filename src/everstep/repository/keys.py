@@ -17,6 +17,7 @@ __all__ = [
     "READERS",
     "STORE_KEY",
     "TAGS",
+    "attempt_commits_prefix",
     "attempt_key",
     "attempts_prefix",
     "commit_key",
@@ -142,10 +143,14 @@ def commits_prefix(run: str) -> str:
     return f"runs/{run}/commits/"
 
 
+def attempt_commits_prefix(run: str, attempt: int) -> str:
+    """Under it the commit records of one attempt's saves, the highest step first."""
+    return f"{commits_prefix(run)}{_LAST_ATTEMPT - attempt:08d}"
+
+
 def commit_key(run: str, save: SaveId) -> str:
     """The object that decides a save. Attempt and step are inverted, so that a list begins with the newest."""
-    inverted = f"{_LAST_ATTEMPT - save.attempt:08d}{_LAST_STEP - save.step:016d}"
-    return f"{commits_prefix(run)}{inverted}.{save}.json"
+    return f"{attempt_commits_prefix(run, save.attempt)}{_LAST_STEP - save.step:016d}.{save}.json"
 
 
 def save_of_commit(run: str, key: str) -> SaveId | None:
