@@ -46,6 +46,7 @@ def test_the_first_save_comes_after_a_minute():
     auto = Auto()
     assert not auto.due(moment(59))
     assert "the first save comes early" in auto.due(moment(60))
+    auto.learn(measured(0.1))
     assert auto.interval_s(step_s=1) == 60
     assert auto.interval_s(step_s=90) == 90
 

@@ -121,9 +121,7 @@ def test_any_of_several_is_due_when_one_is():
 def test_what_the_step_alone_says_is_the_same_in_all_processes():
     """Ranks save these steps without a word; what the clock adds, rank 0 decides."""
     cadence = AnyOf(EverySteps(100), Auto(), At(7))
-    assert cadence.by_clock
     assert [step for step in range(1, 201) if cadence.by_step(step)] == [7, 100, 200]
-    assert not AnyOf(EverySteps(100), At(7)).by_clock
     for alone in (EverySeconds(1), Before(DEADLINE), Auto(), Never()):
         assert alone.by_step(100) == ""
 
@@ -139,5 +137,5 @@ def test_all_members_learn_and_tell():
 
 def test_intervals_that_are_unknown_are_infinite():
     """For whoever paces uploads by them."""
-    for cadence in (Never(), At(5), Before(DEADLINE), EverySteps(5)):
+    for cadence in (Never(), At(5), Before(DEADLINE), EverySteps(5), Auto()):
         assert cadence.interval_s(step_s=0) == math.inf

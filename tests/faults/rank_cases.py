@@ -137,9 +137,9 @@ def stopped(rendezvous, folder, signals, slow, dead, until, *, tell):
 
 
 def timed(rendezvous, folder, *, tell):
-    """Trains with a save by the clock; ranks differ in speed, and no collective keeps them together."""
+    """Trains with saves by the clock and at two steps; ranks differ in speed, and no collective keeps them together."""
     start(rendezvous)
-    with es.Checkpointer(folder, "r", every="0.4s") as ckpt:
+    with es.Checkpointer(folder, "r", every="0.4s or at 51, 130") as ckpt:
         state = {"done": 0}
         for step in ckpt.loop(state, until=200):
             time.sleep(0.01 + 0.005 * dist.get_rank())

@@ -24,9 +24,9 @@ class AnyOf:
         self.members: tuple[Cadence, ...] = tuple(flat)
 
     @property
-    def by_clock(self) -> bool:
+    def by_history(self) -> bool:
         """When any member is."""
-        return any(member.by_clock for member in self.members)
+        return any(member.by_history for member in self.members)
 
     def by_step(self, step: int) -> str:
         """The first member that the step alone makes due."""

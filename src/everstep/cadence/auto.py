@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 
 from everstep.cadence.cadence import Decision, Life, Measured, Moment
@@ -87,7 +88,7 @@ class Auto:
         self._decisions: list[Decision] = []
 
     @property
-    def by_clock(self) -> bool:
+    def by_history(self) -> bool:
         """Yes."""
         return True
 
@@ -115,9 +116,8 @@ class Auto:
         return f"{moment.since_s:.0f} s since the last save (auto: {every})" if moment.since_s >= wait else ""
 
     def interval_s(self, *, step_s: float) -> float:
-        """The interval in force, or one step where that is longer."""
-        unmeasured = _UNKNOWN_S if self._begun else _FIRST_S
-        return max(unmeasured if self._interval_s is None else self._interval_s, step_s)
+        """The interval in force, or one step where that is longer; infinite until a save was measured."""
+        return math.inf if self._interval_s is None else max(self._interval_s, step_s)
 
     def learn(self, told: Measured | tuple[Life, ...]) -> None:
         """What a save cost, after which the interval is reckoned anew; or the run's attempts."""

@@ -37,9 +37,9 @@ class Before:
         self._fired_at = -math.inf
 
     @property
-    def by_clock(self) -> bool:
-        """Yes."""
-        return True
+    def by_history(self) -> bool:
+        """No."""
+        return False
 
     def by_step(self, step: int) -> str:  # noqa: ARG002 - the Protocol's signature
         """The step says nothing."""

@@ -70,14 +70,14 @@ class Decision:
 class Cadence(Protocol):
     """Decides at each step boundary whether a save is due.
 
-    A cadence belongs to one loop, and is used from its thread. On several ranks only rank 0's is told figures and
-    lives; so a cadence that uses them, or the clock, must say ``by_clock``: then only rank 0's answer counts, and all
-    ranks agree on the step. What follows from the step alone (``by_step``) all find out alike, at that very step.
+    A cadence belongs to one loop, and is used from its thread. What follows from the step alone (``by_step``) all
+    ranks find out alike, and save at that very step. All else (``due``) may differ between processes: only rank 0 is
+    told figures and lives, only its answer counts, and the ranks agree on a step soon after.
     """
 
     @property
-    def by_clock(self) -> bool:
-        """Whether the answer depends on more than the step, so that processes may differ."""
+    def by_history(self) -> bool:
+        """Whether it wants to `learn` the run's attempts, which costs some requests at the start."""
         ...
 
     def by_step(self, step: int) -> str:
@@ -85,7 +85,7 @@ class Cadence(Protocol):
         ...
 
     def due(self, moment: Moment) -> str:
-        """Why a save is due now, in words for people; empty when none is."""
+        """Why a save is due now, by the step or otherwise, in words for people; empty when none is."""
         ...
 
     def interval_s(self, *, step_s: float) -> float:

@@ -22,6 +22,11 @@ class _Fixed:
     def learn(self, told: Measured | tuple[Life, ...]) -> None:
         """Nothing depends on it."""
 
+    @property
+    def by_history(self) -> bool:
+        """No."""
+        return False
+
     def decisions(self) -> tuple[Decision, ...]:
         """None are made."""
         return ()
@@ -31,11 +36,6 @@ class _BySteps(_Fixed):
     """A cadence that goes by the step alone."""
 
     __slots__ = ()
-
-    @property
-    def by_clock(self) -> bool:
-        """No."""
-        return False
 
     def by_step(self, step: int) -> str:
         """Each subclass says."""
@@ -76,11 +76,6 @@ class EverySeconds(_Fixed):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seconds", checked_duration(self.seconds, what=f"every {self.seconds!r} s"))
-
-    @property
-    def by_clock(self) -> bool:
-        """Yes."""
-        return True
 
     def by_step(self, step: int) -> str:  # noqa: ARG002 - the Protocol's signature
         """The step says nothing."""

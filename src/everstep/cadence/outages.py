@@ -108,10 +108,14 @@ class Replay:
 
     A trace does not tell which machines went. When some of them go, each set of that size is as likely; so a job
     that holds few of many is often spared. A job that was hit goes on when as many as it needs are there.
+
+    Each time is moved on by lot, by up to ``blur_s``: a trace of whole minutes would else be in step with saves at
+    whole minutes. At most the trace's ``resolution_s``, so that the order stays.
     """
 
     trace: Trace
     machines: int = 1
+    blur_s: float = 0.0
 
     @property
     def first_s(self) -> float:
@@ -127,15 +131,19 @@ class Replay:
         """The losses that hit the job, by lot."""
         there, hit_at = 0, math.inf
         held = False
+        moved, last = 0.0, -math.inf
         for one in self.trace.counts:
+            if one.at > last:
+                moved, last = random.random() * self.blur_s, one.at
+            at = one.at + moved
             if held and one.machines < there:
                 spared = math.comb(one.machines, self.machines) / math.comb(there, self.machines)
                 if random.random() >= spared:
-                    held, hit_at = False, one.at
+                    held, hit_at = False, at
             there = one.machines
             if not held and there >= self.machines:
                 if hit_at < math.inf:
-                    yield Outage(at=hit_at, ready=one.at)
+                    yield Outage(at=hit_at, ready=at)
                 held = True
         if not held and hit_at < math.inf:
             yield Outage(at=hit_at, ready=math.inf)

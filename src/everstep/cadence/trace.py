@@ -55,6 +55,11 @@ class Trace:
         return max(one.machines for one in self.counts)
 
     @property
+    def resolution_s(self) -> float:
+        """How exact its times are: all are multiples of this, to the millisecond."""
+        return math.gcd(*(round(one.at * 1000) for one in self.counts)) / 1000
+
+    @property
     def losses(self) -> int:
         """How many machines were lost, all together, but for the end of the trace."""
         return sum(max(0, a.machines - b.machines) for a, b in pairwise(self.counts) if b.at < self.ends_s)

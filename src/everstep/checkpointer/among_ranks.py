@@ -24,7 +24,7 @@ _TOLD, _NOT_TOLD = b"1", b"0"
 class AmongRanks:
     """One rank's boundaries.
 
-    A cadence that goes by steps needs no word between ranks. One that goes by the clock is rank 0's, because clocks
+    What a cadence says by the step needs no word between ranks. What it says by the clock is rank 0's, because clocks
     differ: it asks for a save, and the ranks agree on the step while they train on. So does any rank that a person
     asks.
     """
@@ -62,16 +62,21 @@ class AmongRanks:
         asked = self._agreement.due(done, step_s=step_s)
         if asked is not None:
             return Due(Because.parse(asked.reason), stop=asked.kind is Kind.STOP)
-        why = self._cadence.due(Moment(step=done, since_s=since_save_s, step_s=step_s, at=time.time()))
-        if why and not self._cadence.by_clock:
+        if why := self._cadence.by_step(done):
             return Due(Because(Reason.DUE, why))
+        if because := self._wish(done, step_s=step_s, since_save_s=since_save_s):
+            self._agreement.request(Kind.SAVE, because.text())
+        return None
+
+    def _wish(self, done: int, *, step_s: float, since_save_s: float) -> Because | None:
+        """Why this rank asks the others for a save."""
         rank = self._together.ranks.rank
         if wanted := self._demand.wanted():
-            words = f"{wanted} on rank {rank}" if rank else wanted
-            self._agreement.request(Kind.SAVE, Because(Reason.ASKED, words).text())
-        elif why and rank == 0:
-            self._agreement.request(Kind.SAVE, Because(Reason.DUE, why).text())
-        return None
+            return Because(Reason.ASKED, f"{wanted} on rank {rank}" if rank else wanted)
+        if rank:
+            return None
+        why = self._cadence.due(Moment(step=done, since_s=since_save_s, step_s=step_s, at=time.time()))
+        return Because(Reason.DUE, why) if why else None
 
     def ended(self) -> bool:
         """After the last step: whether any rank was told to stop, the same answer on all."""
