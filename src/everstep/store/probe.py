@@ -22,6 +22,7 @@ class Status(StrEnum):
     """How a check came out."""
 
     OK = "ok"
+    ADVICE = "advice"
     WARNING = "warning"
     FAILED = "failed"
     SKIPPED = "skipped"
