@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from datetime import timedelta
 from signal import Signals
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from everstep.cadence import Cadence, parse_every
+from everstep.cadence import Cadence, Every, parse_every
+from everstep.cadence.history import lives
 from everstep.checkpointer.among_ranks import AmongRanks
 from everstep.checkpointer.because import BY_HAND
 from everstep.checkpointer.boundaries import Alone, Boundaries
@@ -16,7 +16,8 @@ from everstep.checkpointer.choosing import restore_together
 from everstep.checkpointer.demand import Demand
 from everstep.checkpointer.launch import Launch
 from everstep.checkpointer.pending import Pending
-from everstep.checkpointer.restoring import check_on_corrupt
+from everstep.checkpointer.restoring import Restored, check_on_corrupt
+from everstep.checkpointer.retaining import Retaining
 from everstep.checkpointer.saver import Manner, Saver
 from everstep.checkpointer.signals import StopSignals
 from everstep.checkpointer.stepping import steps
@@ -27,6 +28,7 @@ from everstep.events import Listener, PartsResized, RequestsUnheard
 from everstep.progress import ProgressFile
 from everstep.repository.catalogue import checkpoints, newest
 from everstep.repository.checkpoint import Checkpoint
+from everstep.repository.verified import mark_verified
 from everstep.retention import Rule, parse_keep
 from everstep.state.conversion import match
 from everstep.state.describe import encode_config
@@ -68,7 +70,7 @@ class Checkpointer:
         store: str | Store | None = None,
         run: str | None = None,
         *,
-        every: int | str | timedelta | None = None,
+        every: Every = None,
         keep: str | Rule | Sequence[Rule | str] | None = None,
         grace: str | float | None = None,
         on_corrupt: str | None = None,
@@ -98,7 +100,13 @@ class Checkpointer:
             check_finite=check_finite,
             check_replicas=check_replicas,
         )
-        self._launch = Launch(where, chosen.run, keep=policy.text(), listener=listener or log_event)
+        self._launch = Launch(
+            where,
+            chosen.run,
+            keep="" if policy.keeps_all else policy.text(),
+            every=self._cadence.text(),
+            listener=listener or log_event,
+        )
         self._listener = listener or (log_event if self._launch.rank == 0 else log_trouble)
         told = process_settings().progress
         self._progress = ProgressFile(told) if told and self._launch.rank == 0 else None
@@ -110,6 +118,14 @@ class Checkpointer:
             busy=lambda: self._saver.busy,
             trouble=lambda error: self._listener(RequestsUnheard(run=self._launch.run, error=str(error))),
         )
+        self._retaining = Retaining(
+            self._launch.repository,
+            chosen.run,
+            policy if self._launch.rank == 0 else parse_keep(None),
+            grace_s=chosen.grace,
+            listener=self._listener,
+            damaged=self._build_afresh,
+        )
         self._saver = Saver(
             self._launch,
             manner,
@@ -118,7 +134,8 @@ class Checkpointer:
             progress=self._progress,
             listener=self._listener,
             begins=self._demand.began,
-            committed=self._committed,
+            committed=self._demand.served,
+            retaining=self._retaining,
         )
 
     def __enter__(self) -> Self:
@@ -131,6 +148,7 @@ class Checkpointer:
             self.close()
         else:
             self._launch.leave_soon()
+            self._saver.leave()
             self._saver.settle()
 
     def restore(
@@ -186,6 +204,7 @@ class Checkpointer:
                     )
                 )
             self._saver.resumed(restored)
+            self._mark_verified(restored)
         self.prepare(state)
         return reached
 
@@ -218,10 +237,16 @@ class Checkpointer:
         of a save in the background are raised at the next boundary. ``step``, ``strict`` and ``skip`` are
         those of `restore`.
         """
+
+        def restored() -> int | None:
+            reached = self.restore(state, step=step, strict=strict, skip=skip)
+            self._learn_lives()
+            return reached
+
         return steps(
             self._saver,
             state,
-            restore=lambda: self.restore(state, step=step, strict=strict, skip=skip),
+            restore=restored,
             until=until,
             boundaries=self._boundaries,
             demand=self._demand,
@@ -234,8 +259,29 @@ class Checkpointer:
             return Alone(signals, self._cadence, self._demand)
         return AmongRanks(self._launch.together, signals, self._cadence, self._demand)
 
-    def _committed(self, checkpoint: Checkpoint) -> None:
-        self._demand.served(checkpoint)
+    def _build_afresh(self) -> None:
+        """What was saved last is damaged."""
+        self._saver.forget_base()
+
+    def _learn_lives(self) -> None:
+        """Rank 0 tells the cadence how the run's attempts ended, if it asks for that."""
+        if not self._cadence.by_history:
+            return
+        launch = self._launch
+        current = launch.attempt().number
+
+        def learn() -> bytes:
+            self._cadence.learn(lives(launch.repository, launch.run, current=current))
+            return b""
+
+        launch.together.from_first(launch.next_topic("lives"), learn)
+
+    def _mark_verified(self, restored: Restored[None]) -> None:
+        """Say in the store that all bytes of a checkpoint were read and found whole: if this restore read all."""
+        found, checkpoint = restored.coverage, restored.checkpoint
+        whole = not (found.skipped or found.unexpected or found.resized)
+        if self._launch.rank == 0 and whole and checkpoint.world == self._launch.world:
+            mark_verified(self._launch.repository, checkpoint.run, checkpoint.save, by="restore")
 
     def log(self, **metrics: object) -> None:
         """Remember metrics (numbers, 0-d tensors, text) for the checkpoints to come; the newest value wins.
@@ -258,13 +304,16 @@ class Checkpointer:
         self._saver.wait()
 
     def close(self) -> None:
-        """Wait as `wait` does, and let the staging memory go."""
+        """Wait as `wait` does, and for the prune under way; let the staging memory go."""
         try:
             self.wait()
+            self._retaining.wait()
+            self.raise_error()
         finally:
+            self._retaining.stop()
             self._saver.close()
             self._launch.close()
 
     def raise_error(self) -> None:
-        """Raise the error of the last save if nobody was told of it."""
+        """Raise the error of the last save, or a prune's that is none of the store's, if nobody was told of it."""
         self._saver.raise_error()

@@ -48,7 +48,7 @@ class Launch:
     parent live on in it.
     """
 
-    def __init__(self, store: str | Store, run: str, *, keep: str, listener: Listener) -> None:
+    def __init__(self, store: str | Store, run: str, *, keep: str, every: str, listener: Listener) -> None:
         told = process_settings()
         self._leave_by = math.inf
         self.run: RunId = parse_run(run)
@@ -56,20 +56,21 @@ class Launch:
         me = who_am_i(told)
         self.rank, self.world = me.rank, me.world
         ranks = open_ranks(told, me, store=opened, run=self.run, sleep=self._nap)
+        self._keep, self._every = keep, every
         self.together = Together(ranks, patience_s=told.patience)
-        self.repository: Repository = self._open(opened, keep)
+        self.repository: Repository = self._open(opened)
         self._number = told.attempt
         self._attempt: Attempt | None = None
         self._topics: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._process = os.getpid()
 
-    def _open(self, store: Store, keep: str) -> Repository:
+    def _open(self, store: Store) -> Repository:
         made: list[Repository] = []
 
         def make() -> bytes:
             made.append(open_repository(store, create=True))
-            ensure_run(made[0], self.run, keep=keep)
+            ensure_run(made[0], self.run, keep=self._keep)
             return b""
 
         self.together.from_first("open/run", make)
@@ -95,6 +96,8 @@ class Launch:
             owner=f"{socket.gethostname()}:{self._process}",
             world=self.world,
             number=number,
+            keep=self._keep,
+            every=self._every,
         )
         return msgspec.json.encode(asdict(claimed))
 

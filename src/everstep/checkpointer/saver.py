@@ -15,6 +15,7 @@ from everstep.checkpointer.launch import Launch
 from everstep.checkpointer.pace import Pace
 from everstep.checkpointer.pending import Pending
 from everstep.checkpointer.restoring import Restored
+from everstep.checkpointer.retaining import Retaining
 from everstep.checkpointer.saving import Base, Work, known_chunks, run
 from everstep.config import Settings
 from everstep.errors import UsageError
@@ -87,6 +88,7 @@ class Saver:
         listener: Listener,
         begins: Callable[[], None],
         committed: Callable[[Checkpoint], None],
+        retaining: Retaining,
     ) -> None:
         self._launch = launch
         self._manner = manner
@@ -96,6 +98,7 @@ class Saver:
         self._listener = listener
         self._begins = begins
         self._committed = committed
+        self._retaining = retaining
         self._arena = Arena(pin=pin)
         self._background = Background()
         self._base: Base | None = None
@@ -208,12 +211,14 @@ class Saver:
             self._pacer.hurry()
 
     def raise_error(self) -> None:
-        """Raise the error of the last save if nobody was told of it."""
+        """Raise the error of the last save, or of the last prune, if nobody was told of it."""
         self._background.raise_error()
+        self._retaining.raise_error()
 
     def leave(self) -> None:
         """Only an exit is to come: what need not be done now is left to the next launch."""
         self.hurry()
+        self._retaining.stop()
 
     def close(self) -> None:
         """Let the staging memory go."""
@@ -318,4 +323,5 @@ class Saver:
             )
         )
         self._committed(checkpoint)
+        self._retaining.committed()
         return checkpoint

@@ -1,0 +1,118 @@
+"""The retention policy of a training, applied in the background after each commit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from everstep.errors import AccessDenied, EverstepError, IntegrityError
+from everstep.events import Listener, Pruned, PruneFailing
+from everstep.repository.repository import Repository
+from everstep.retention import Policy
+from everstep.retention.marking import PackLists
+from everstep.retention.prune import plan_prune, prune
+
+__all__ = ["Retaining"]
+
+
+class Retaining:
+    """Prunes one run, on a thread of its own, one prune at a time; a commit meanwhile asks for one more.
+
+    A prune that fails costs money and no data, so it is told (`PruneFailing`) and the training goes on: the next commit
+    tries again. Where the newest checkpoint is found damaged nothing is pruned, and ``damaged`` is called, so that the
+    next save does not build on it. Without the right to delete it is told once and left to `everstep prune`.
+    An error that is not the store's is raised by `raise_error`.
+    """
+
+    def __init__(
+        self,
+        repository: Repository,
+        run: str,
+        policy: Policy,
+        *,
+        grace_s: float,
+        listener: Listener,
+        damaged: Callable[[], None],
+    ) -> None:
+        self._repository = repository
+        self._run = run
+        self._policy = policy
+        self._grace_s = grace_s
+        self._listener = listener
+        self._damaged = damaged
+        self._lists = PackLists(repository)
+        self._lock = threading.Lock()
+        self._wanted = False
+        self._working = False
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._failure: Exception | None = None
+
+    def committed(self) -> None:
+        """A checkpoint was made: apply the policy, now or after the prune that is under way."""
+        if self._policy.keeps_all or self._stopped.is_set():
+            return
+        with self._lock:
+            self._wanted = True
+            if self._working:
+                return
+            self._working = True
+            self._thread = threading.Thread(target=self._work, name="everstep-prune", daemon=False)
+            self._thread.start()
+
+    def raise_error(self) -> None:
+        """Raise what went wrong and is no error of the store, once."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def stop(self) -> None:
+        """End between two requests; what is left is done by the next prune."""
+        self._stopped.set()
+
+    def wait(self) -> None:
+        """Wait until nothing is under way."""
+        with self._lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _work(self) -> None:
+        while self._next():
+            try:
+                self._prune()
+            except AccessDenied as error:
+                self._listener(
+                    PruneFailing(run=self._run, error=f"{error.message}: left to `everstep prune`")
+                )
+                self.stop()
+            except EverstepError as error:
+                if isinstance(error, IntegrityError):
+                    self._damaged()
+                self._listener(PruneFailing(run=self._run, error=str(error)))
+            except Exception as error:  # noqa: BLE001 - handed to the next call, whatever it is
+                self._failure = error
+                self.stop()
+
+    def _next(self) -> bool:
+        """Whether there is one more to do; if not, the thread ends, and that is known to whoever asks next."""
+        with self._lock:
+            self._working = self._wanted and not self._stopped.is_set()
+            self._wanted = False
+            return self._working
+
+    def _prune(self) -> None:
+        plan = plan_prune(
+            self._repository,
+            self._run,
+            self._policy,
+            now=self._repository.clock(),
+            check="light",
+            lists=self._lists,
+        )
+        done = prune(
+            self._repository, plan, grace_s=self._grace_s, stop=self._stopped.is_set, lists=self._lists
+        )
+        if plan.victims or done.objects:
+            steps = tuple(sorted(victim.step for victim in plan.victims))
+            self._listener(Pruned(run=self._run, steps=steps, objects=done.objects, bytes=done.bytes))
