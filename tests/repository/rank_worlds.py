@@ -151,7 +151,7 @@ def joined(save: Save, attempt: Attempt, states: Sequence[State]) -> list[Save]:
     """The save as each rank knows it."""
     plan = plan_save(states[0].held, rank=0, world=save.world, entries=states[0].entries)
     told = announce(save, plan_digest=plan.digest)
-    return [save, *(join(attempt, told) for _ in states[1:])]
+    return [save, *(join(attempt, told, bases=save.bases) for _ in states[1:])]
 
 
 def written(

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from everstep.errors import IntegrityError, ObjectNotFound
 from everstep.format.ids import SaveId, parse_save
-from everstep.format.records import TombRecord
-from everstep.repository.keys import tomb_key
-from everstep.repository.objects import read_record
 from everstep.repository.repository import Repository
-from everstep.repository.tombs import tombed
+from everstep.repository.tombs import tomb, tombed
 
 __all__ = ["lost", "standing", "successor"]
 
 
 def successor(repo: Repository, run: str, save: SaveId) -> SaveId | None:
-    """The save that took this one's place; None when it was not replaced. One request.
+    """The save that took this one's place; None when it was not replaced. One request for a save that stands.
 
     A tomb that cannot be read tells no more than that the save was pruned.
     """
     try:
-        record = read_record(repo.store, tomb_key(run, save), TombRecord)
+        record = tomb(repo, run, save)
     except (ObjectNotFound, IntegrityError):
         return None
-    return parse_save(record.replaced_by) if record.replaced_by else None
+    return parse_save(record.replaced_by) if record is not None and record.replaced_by else None
 
 
 def standing(repo: Repository, run: str, save: SaveId) -> SaveId:
