@@ -63,7 +63,7 @@ def ranges(cloud):
 
 def test_a_restore_is_refused_before_anything_changes_and_goes_on_later(tiered, request):
     """The newest checkpoint shares a pack that was archived: no bit of the state is changed, none of its other bytes is
-    read, the older checkpoint is not taken in its place; brought back, the same call restores it.
+    read, the older checkpoint is not taken in its place; brought back, the same call restores it (fault 37).
     """
     old, new = trained(tiered.url)
     archive(request, tiered.url, old, TIER[tiered.kind])
