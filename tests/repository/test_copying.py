@@ -43,7 +43,10 @@ def three(ranks=1):
 
 
 def test_a_run_is_copied_whole():
-    """The same checkpoints under the same keys, byte for byte, verified; the source is not written."""
+    """The same checkpoints under the same keys, byte for byte, verified; the source is not written.
+
+    Beside them it says that they are copies.
+    """
     repo, made = three(ranks=2)
     before = keys(repo.store)
     there = world()
@@ -55,7 +58,7 @@ def test_a_run_is_copied_whole():
         assert verify(there, one) == []
         assert content(there, one) == content(repo, one)
     for key in keys(there.store):
-        if not key.startswith((k.STORE_KEY, "runs/run/commits/", "runs/run/plans/")):
+        if not key.startswith((k.STORE_KEY, "runs/run/commits/", "runs/run/plans/", "runs/run/heirs/")):
             assert there.store.get(key, 10**9) == repo.store.get(key, 10**9)
     assert isinstance(heard[-1], Transferred)
 
@@ -263,7 +266,7 @@ def test_the_pin_is_there_before_the_dead_are_looked_for():
     order = [key for _, key in store.log]
     plan = order.index(k.plan_key("run", made[2].save))
     plan = order.index(k.plan_key("run", made[2].save), plan + 1)
-    tomb = order.index(k.tomb_key("run", made[0].save))
+    tomb = order.index(k.tomb_key("run", made[0].save), plan)
     pack = next(i for i, key in enumerate(order) if key.startswith("packs/"))
     commit = order.index(k.commit_key("run", made[2].save), plan)
     assert plan < tomb < pack < commit

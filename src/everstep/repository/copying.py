@@ -18,10 +18,11 @@ from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.completing import outcome
 from everstep.repository.copying_packs import copy_packs
 from everstep.repository.decisions import committed, decide, decision, read_decision
+from everstep.repository.heirs import note_copied
 from everstep.repository.keys import index_key, manifest_key, plan_key
 from everstep.repository.lineage import copy_lineage
 from everstep.repository.objects import create_same, exists
-from everstep.repository.pins import check_pins, owners, pins
+from everstep.repository.pins import check_pins, link, pins
 from everstep.repository.plans import read_plan
 from everstep.repository.readable import check_readable
 from everstep.repository.reading import read_indexes, read_manifest
@@ -63,6 +64,7 @@ def copy(
     if name == origin and source.record.id == destination.record.id:
         raise UsageError(f"run {origin!r} is in this store already", hint="name another store or another run")
     copy_lineage(source, origin, destination, name, last_attempt=ordered[-1].attempt)
+    note_copied(destination, name, ordered[-1].attempt)
     return tuple(
         _copy(source, one, destination, name=name, workers=workers, listener=listener) for one in ordered
     )
@@ -94,7 +96,7 @@ def _copy(
             )
         return there
     check_readable(source, chosen, manifest.packs)
-    check_pins(destination, _plan(destination, chosen, made).bases)
+    check_pins(destination, _plan(destination, chosen, made))
     what = f"copy {chosen}"
     copy_packs(
         source.store, destination.store, places(indexes), workers=workers, listener=listener, what=what
@@ -113,13 +115,15 @@ def _plan(destination: Repository, chosen: Checkpoint, made: Manifest) -> PlanRe
     key = plan_key(made.run, chosen.save)
     if exists(destination.store, key):
         return read_plan(destination, made.run, chosen.save)
+    bases = pins(destination, made.packs, chosen.save, made.run)
+    link(destination, bases, made.run)
     plan = PlanRecord(
         format=FORMAT_MAJOR,
         run=made.run,
         save=made.save,
         world=made.world,
         created=made.created,
-        bases=pins(destination, owners(made.packs, chosen.save), made.run),
+        bases=bases,
         forked_from=made.forked_from,
     )
     create_same(destination.store, key, to_bytes(plan))

@@ -17,20 +17,15 @@ from everstep.repository.repository import Repository
 from everstep.repository.tombs import tombed
 from everstep.store.protocol import Listed
 
-__all__ = ["PIN_S", "readers", "reading"]
+__all__ = ["PIN_S", "pinned", "readers", "reading"]
 
 PIN_S = 7 * 86_400.0
 """Seconds by the store's clock for which a pin counts: one that a crash has left does not hold bytes for ever."""
 
 
 @contextlib.contextmanager
-def reading(repo: Repository, checkpoint: Checkpoint, *, owner: str) -> Iterator[None]:
-    """Keep a checkpoint from being swept while it is read; ``owner`` says by whom, for people.
-
-    The pin is there before the tomb is looked for: a prune either sees the pin or is seen. Raises
-    `CheckpointPruned` at once. Who may not write reads without a pin. A pin counts for `PIN_S`; who reads longer
-    may be told that it was pruned.
-    """
+def pinned(repo: Repository, checkpoint: Checkpoint, *, owner: str) -> Iterator[None]:
+    """A pin on a checkpoint for a while; ``owner`` says whose, for people. Who may not write goes without."""
     reader = repo.entropy(16)
     record = ReaderRecord(
         format=FORMAT_MAJOR,
@@ -40,9 +35,23 @@ def reading(repo: Repository, checkpoint: Checkpoint, *, owner: str) -> Iterator
         owner=owner,
         created=repo.clock(),
     )
-    with contextlib.suppress(AccessDenied, StoreFull):  # who may only read goes without
+    with contextlib.suppress(AccessDenied, StoreFull):
         create_same(repo.store, reader_key(reader), to_bytes(record))
     try:
+        yield
+    finally:
+        with contextlib.suppress(EverstepError):  # what is left counts for some days, and does no harm
+            repo.store.delete(reader_key(reader))
+
+
+@contextlib.contextmanager
+def reading(repo: Repository, checkpoint: Checkpoint, *, owner: str) -> Iterator[None]:
+    """Keep a checkpoint from being swept while it is read; ``owner`` says by whom, for people.
+
+    The pin is there before the tomb is looked for: a prune either sees the pin or is seen. Raises
+    `CheckpointPruned` at once. A pin counts for `PIN_S`; who reads longer may be told that it was pruned.
+    """
+    with pinned(repo, checkpoint, owner=owner):
         if tombed(repo, checkpoint.run, checkpoint.save):
             raise CheckpointPruned(
                 f"{checkpoint} was pruned",
@@ -51,9 +60,6 @@ def reading(repo: Repository, checkpoint: Checkpoint, *, owner: str) -> Iterator
                 step=checkpoint.step,
             )
         yield
-    finally:
-        with contextlib.suppress(EverstepError):  # what is left counts for some days, and does no harm
-            repo.store.delete(reader_key(reader))
 
 
 def readers(repo: Repository, counts: Callable[[Listed], bool]) -> list[ReaderRecord]:

@@ -39,6 +39,7 @@ from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.completing import await_ranks, complete
 from everstep.repository.decisions import aborted, decide, read_decision
 from everstep.repository.fence import Attempt, check_fence
+from everstep.repository.heirs import inherit
 from everstep.repository.keys import index_key, plan_key
 from everstep.repository.objects import create_same
 from everstep.repository.reading import by_path
@@ -71,8 +72,11 @@ def begin(
 ) -> Save:
     """Write the plan, which pins the bases; look whether a newer attempt exists; look whether the bases stand.
 
-    A base that was pruned, or cannot be read, is dropped: what it had is uploaded in full. Raises `Fenced`.
+    A run whose checkpoint is a base is told before that this one is its heir (`heirs`). A base that was pruned, or
+    cannot be read, is dropped: what it had is uploaded in full. Raises `Fenced`.
     """
+    for of in {base.run for base in bases} - {attempt.run}:
+        inherit(repo, of=of, heir=attempt.run)
     save = SaveId(step=step, attempt=attempt.number, nonce=repo.entropy(16))
     plan = PlanRecord(
         format=FORMAT_MAJOR,

@@ -14,7 +14,7 @@ from everstep.repository.objects import listed
 from everstep.repository.plans import read_plan
 from everstep.repository.repository import Repository
 
-__all__ = ["settle", "undecided"]
+__all__ = ["finish", "settle", "undecided"]
 
 
 def undecided(repo: Repository, run: str) -> list[SaveId]:
@@ -30,8 +30,14 @@ def undecided(repo: Repository, run: str) -> list[SaveId]:
 def settle(repo: Repository, attempt: Attempt) -> None:
     """Decide every save of an older attempt; afterwards none of them can change its fate."""
     for save in undecided(repo, attempt.run):
-        if save.attempt < attempt.number and (why := _finish(repo, attempt.run, save)) is not None:
-            decide(repo, aborted(repo, attempt.run, save, f"attempt {attempt.number} took over: {why}"), save)
+        if save.attempt < attempt.number:
+            finish(repo, attempt.run, save, f"attempt {attempt.number} took over")
+
+
+def finish(repo: Repository, run: str, save: SaveId, why: str) -> None:
+    """Commit a save if all its indexes are there; else give it up, for ``why`` and for what it lacks."""
+    if (lacks := _finish(repo, run, save)) is not None:
+        decide(repo, aborted(repo, run, save, f"{why}: {lacks}"), save)
 
 
 def _finish(repo: Repository, run: str, save: SaveId) -> str | None:

@@ -1,4 +1,4 @@
-"""Tags: names that people give to checkpoints, and pins. What is tagged is never pruned."""
+"""Tags: names that people give to checkpoints. What is tagged is never pruned."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ from everstep.format.limits import FORMAT_MAJOR
 from everstep.format.records import TagRecord
 from everstep.format.wire import to_bytes
 from everstep.repository.checkpoint import Checkpoint
+from everstep.repository.fates import raise_up
 from everstep.repository.keys import TAGS, tag_key
 from everstep.repository.objects import listed, read_record
 from everstep.repository.parallel import gather
+from everstep.repository.readers import pinned
 from everstep.repository.replaced import lost
 from everstep.repository.repository import Repository
+from everstep.repository.tombs import find_grave
 
 __all__ = ["find_tag", "remove_tag", "set_tag", "tags"]
 
@@ -58,9 +61,10 @@ def set_tag(repo: Repository, name: str, checkpoint: Checkpoint, *, force: bool 
     """Give a checkpoint a name. With ``force`` a name that another checkpoint has is moved.
 
     Moving is a delete and a create: in between the name is absent, and of two that move it at once one
-    gets `AlreadyExists`. The tag is written before the checkpoint is looked at, so that a prune that
-    goes on meanwhile either sees the tag or is seen: then the tag is taken back and `CheckpointPruned`
-    raised. A tag on a checkpoint that was replaced (repacked) names the one that has its place.
+    gets `AlreadyExists`. The checkpoint is pinned meanwhile (`readers`), so a prune that has chosen it before the
+    tag was there cannot sweep it, and it is undeleted: no tag that was given or moved is ever taken back. One that
+    was pruned before raises `CheckpointPruned`, and the name stays where it is. A tag on a checkpoint that was
+    replaced (repacked) names the one that has its place.
     """
     key = tag_key(parse_tag(name))
     record = TagRecord(
@@ -70,20 +74,30 @@ def set_tag(repo: Repository, name: str, checkpoint: Checkpoint, *, force: bool 
         save=str(checkpoint.save),
         created=repo.clock(),
     )
-    standing = _read(repo, key)
-    if standing is not None and (standing.run, standing.save) != (record.run, record.save):
-        if not force:
-            raise _taken(standing)
-        repo.store.delete(key)
-        standing = None
-    if standing is None:
-        standing = _create(repo, key, record)
-    if lost(repo, checkpoint.run, checkpoint.save):
-        repo.store.delete(key)
-        raise CheckpointPruned(
-            f"{checkpoint} was pruned and cannot be tagged", run=checkpoint.run, step=checkpoint.step
-        )
+    with pinned(repo, checkpoint, owner=f"tag {name}"):
+        if lost(repo, checkpoint.run, checkpoint.save):
+            raise _pruned(checkpoint)
+        standing = _read(repo, key)
+        if standing is not None and (standing.run, standing.save) != (record.run, record.save):
+            if not force:
+                raise _taken(standing)
+            repo.store.delete(key)
+            standing = None
+        if standing is None:
+            standing = _create(repo, key, record)
+        grave = find_grave(repo, checkpoint.run, checkpoint.save)
+        if grave is not None and lost(repo, checkpoint.run, checkpoint.save) and not raise_up(repo, grave):
+            raise _pruned(checkpoint)  # who could not write a pin, or stood still for days behind it
     return standing
+
+
+def _pruned(checkpoint: Checkpoint) -> CheckpointPruned:
+    return CheckpointPruned(
+        f"{checkpoint} was pruned and cannot be tagged",
+        hint=f"list what there is with: everstep ls {checkpoint.run}",
+        run=checkpoint.run,
+        step=checkpoint.step,
+    )
 
 
 def remove_tag(repo: Repository, name: str) -> TagRecord:

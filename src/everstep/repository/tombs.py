@@ -20,7 +20,7 @@ from everstep.repository.objects import exists, listed, read_record
 from everstep.repository.repository import Repository
 from everstep.store.protocol import Listed
 
-__all__ = ["Grave", "bury", "graves", "pruned", "tomb", "tombed"]
+__all__ = ["Grave", "bury", "find_grave", "graves", "pruned", "tomb", "tombed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +48,18 @@ def pruned(repo: Repository, run: str) -> frozenset[str]:
 
 def tombed(repo: Repository, run: str, save: SaveId) -> bool:
     """Whether the save is pruned; one request when it never was, else two."""
-    return exists(repo.store, tomb_key(run, save)) and _last(repo, run, save) is not None
+    return find_grave(repo, run, save) is not None
+
+
+def find_grave(repo: Repository, run: str, save: SaveId) -> Grave | None:
+    """As `graves`, of one save; None when it stands. One request when it never was pruned, else two."""
+    return _last(repo, run, save) if exists(repo.store, tomb_key(run, save)) else None
 
 
 def tomb(repo: Repository, run: str, save: SaveId) -> TombRecord | None:
     """The tomb of a pruned save; None when it stands. Raises an `IntegrityError` for one that cannot be read."""
-    if not exists(repo.store, tomb_key(run, save)) or (last := _last(repo, run, save)) is None:
+    last = find_grave(repo, run, save)
+    if last is None:
         return None
     return read_record(repo.store, tomb_key(run, save, last.number), TombRecord)
 
