@@ -21,6 +21,7 @@ from everstep.repository.saves import begin, commit, write_index
 from everstep.repository.settle import undecided
 from everstep.repository.tags import set_tag, tags
 from everstep.repository.tombs import tomb
+from everstep.repository.undelete import undelete
 from everstep.repository.verified import mark_verified, verified
 from everstep.repository.verify import verify
 from everstep.retention.moving import Spot, relocated
@@ -331,3 +332,16 @@ def test_a_pruned_checkpoint_is_not_brought_back():
     with pytest.raises(CheckpointPruned):
         find(repo, "run", 30)
     assert undecided(repo, "run") == []
+
+
+def test_undelete_means_what_has_the_place():
+    """By step and by the old save: what was only written anew stands, and what was pruned after that comes back."""
+    repo, _, made = thinned()
+    repack(repo)
+    new = find(repo, "run", 30)
+    assert undelete(repo, "run", 30).save == undelete(repo, "run", made[2].save).save == new.save
+    for which in (30, made[2].save, new.save):
+        bury_all(repo, find(repo, "run", 30))
+        assert [one.step for one in checkpoints(repo, "run")] == [40]
+        assert undelete(repo, "run", which).save == new.save
+        assert [one.save for one in checkpoints(repo, "run")][1] == new.save

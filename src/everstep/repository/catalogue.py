@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from everstep.errors import CheckpointNotFound, CheckpointPruned, IntegrityError, InvalidName, UsageError
@@ -31,6 +31,7 @@ __all__ = [
     "newest",
     "resolve",
     "runs",
+    "single",
 ]
 
 _NEAR = 3
@@ -98,7 +99,7 @@ def checkpoints(
             raise result
         elif result is not None and on_damage is not None:
             on_damage(result)
-    return _tagged(repo, _single(found), on_damage) if found else []
+    return _tagged(repo, single(found), on_damage) if found else []
 
 
 def _read(repo: Repository, run: str, save: SaveId) -> Checkpoint | IntegrityError | None:
@@ -108,8 +109,8 @@ def _read(repo: Repository, run: str, save: SaveId) -> Checkpoint | IntegrityErr
         return error
 
 
-def _single(found: list[Checkpoint]) -> list[Checkpoint]:
-    """Each content once: without those that another one of the list replaces, or replaces as well."""
+def single(found: Sequence[Checkpoint]) -> list[Checkpoint]:
+    """Checkpoints of one run, each content once: without those that another of them replaces, or replaces as well."""
     first = {one.replaces: one for one in reversed(found) if one.replaces}
     return [one for one in found if str(one.save) not in first and first.get(one.replaces, one) is one]
 
