@@ -27,6 +27,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "Make a checkpoint from safetensors, torch, DCP or Hugging Face files.",
     ),
     "doctor": ("doctor", "Check a store: access, clock, guarantees, bandwidth."),
+    "plan": ("plan", "Plan how often to save and what to keep: goodput, lost work, cost."),
     "drill": ("drill", "Prove that a training script survives being stopped."),
 }
 """Each verb's module in this package and the first line of its help; a test holds the two together."""

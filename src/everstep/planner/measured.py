@@ -1,0 +1,107 @@
+"""What a run and a store tell of the figures that a plan needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from statistics import median
+
+from everstep.cadence.durations import spoken
+from everstep.cadence.failures import FailureRate, seen
+from everstep.cadence.history import lives
+from everstep.errors import StoreError
+from everstep.format.values import decode
+from everstep.planner.assumed import Measured, MeasuredRun
+from everstep.repository.catalogue import checkpoints
+from everstep.repository.checkpoint import Checkpoint
+from everstep.repository.reading import read_manifest
+from everstep.repository.repository import Repository
+from everstep.store.probe import Status, probe
+from everstep.store.protocol import Store
+
+__all__ = ["measure_bandwidth", "measure_run"]
+
+_AFTER_ALL = 10**9
+"""The number of an attempt that never was: seen from it, all others have ended."""
+_LOOKED_AT = 10
+"""The figures of saves are looked for in so many of the newest checkpoints."""
+
+
+def measure_run(repo: Repository, run: str, *, expected_mtbf_s: float) -> MeasuredRun:
+    """The figures of a run: sizes from its checkpoints, costs of a save from what ``every="auto"`` noted in them.
+
+    ``mtbf`` is the posterior of the run's attempts over a prior of one interruption in ``expected_mtbf_s``; None where
+    nothing was seen. The newest attempt may still run: its time counts, its end does not. Raises `RunNotFound`.
+    """
+    found = checkpoints(repo, run)
+    where = f"run {run}"
+    figures = _figures(repo, found)
+    state = Measured(value=found[0].bytes, where=where) if found and found[0].bytes else None
+    stored = [one.stored_bytes / one.bytes for one in found[:-1] if one.bytes]
+    changed = Measured(value=min(1.0, median(stored)), where=where) if stored else None
+    told = list(lives(repo, run, current=_AFTER_ALL))
+    if told and told[-1].ended == "lost":
+        told[-1] = replace(told[-1], ended="running")
+    lived = seen(told)
+    mtbf = None
+    if lived.up_s > 0:
+        rate = FailureRate.prior(expected_mtbf_s).observed(lived.events, lived.up_s)
+        words = f"{where}, {lived.events} interruptions in {spoken(lived.up_s)}"
+        mtbf = Measured(value=rate.mtbf_s, where=words)
+    return MeasuredRun(state=state, changed=changed, mtbf=mtbf, **_of_saves(figures, found, where))
+
+
+def measure_bandwidth(
+    store: Store,
+    *,
+    name: str,
+    size: int,
+    clock: Callable[[], float],
+    monotonic: Callable[[], float],
+    random_bytes: Callable[[int], bytes],
+) -> Measured:
+    """Bytes a second that this machine uploads, by the doctor's probe, which removes what it wrote.
+
+    Raises the error of the check that failed.
+    """
+    checks = probe(store, name=name, size=size, clock=clock, monotonic=monotonic, random_bytes=random_bytes)
+    for check in checks:
+        if check.name == "upload" and check.number:
+            return Measured(value=check.number, where=f"a probe of {size // 10**6} MB in {store.url}")
+        if check.status is Status.FAILED and check.error is not None:
+            raise check.error
+    raise StoreError(
+        f"the bandwidth to {store.url} could not be measured", hint="give it: --bandwidth 500MB/s"
+    )
+
+
+def _figures(repo: Repository, found: Sequence[Checkpoint]) -> Mapping[str, float]:
+    """The newest figures that ``every="auto"`` noted, empty where it did not decide."""
+    for one in islice((each for each in found if each.reason), _LOOKED_AT):
+        told = decode(read_manifest(repo, one).meta.cadence)
+        decisions = told.get("decisions") if isinstance(told, Mapping) else None
+        for decision in reversed(decisions if isinstance(decisions, list) else []):
+            figures = decision.get("figures") if isinstance(decision, Mapping) else None
+            if isinstance(figures, Mapping):
+                return {
+                    str(name): float(value)
+                    for name, value in figures.items()
+                    if isinstance(value, int | float) and not isinstance(value, bool)
+                }
+    return {}
+
+
+def _of_saves(figures: Mapping[str, float], found: Sequence[Checkpoint], where: str) -> dict[str, Measured]:
+    """Stall, bandwidth and slowdown, as far as they were noted."""
+    measured: dict[str, Measured] = {}
+    stall, durable, slowed = (figures.get(name) for name in ("stall_s", "durable_s", "slowed_s"))
+    if stall is None:
+        return measured
+    measured["stall"] = Measured(value=stall, where=where)
+    upload = (durable or 0.0) - stall
+    if found and upload > 0 and found[0].stored_bytes:
+        measured["bandwidth"] = Measured(value=found[0].stored_bytes / upload, where=where)
+        if slowed is not None and slowed < upload:
+            measured["slowdown"] = Measured(value=slowed / (upload - slowed), where=where)
+    return measured
