@@ -118,6 +118,17 @@ def test_the_interval_is_dalys():
     assert auto.decisions() == ()
 
 
+def test_steps_that_vary_are_no_cost_on_average():
+    """What steps beside an upload take longer is now more and now less, by chance: only the mean counts."""
+    auto = Auto(mtbf="4h")
+    for n in range(14):
+        auto.learn(measured(2, slowed_s=1.5 if n % 2 else -1.5, step=n))
+    (first,) = auto.decisions()
+    assert first.figures["cost_s"] == 2
+    assert first.figures["slowed_s"] == 0
+    assert auto.interval_s(step_s=0) == first.to_s
+
+
 def test_the_three_floors():
     """The overhead, the time to durable, the shortest interval."""
     assert decided(Auto(mtbf="10m"), measured(30)) == 1000

@@ -2,6 +2,8 @@
 
 import math
 
+import pytest
+
 from everstep.cadence import EverySeconds, EverySteps, Never
 from everstep.checkpointer.pace import Pace
 
@@ -37,3 +39,17 @@ def test_seconds_count_from_the_beginning_of_the_last_save():
     assert pace.since_save(8.0) == 3
     pace.pacer(GB, cadence=Never(), now=9.0)
     assert pace.since_save(10.0) == 1
+
+
+def test_what_steps_beside_a_save_take_longer_is_told_once():
+    """Against the mean of quiet steps, of which some are long too; less by chance is below 0."""
+    pace = Pace()
+    assert pace.slowed_s() == 0
+    for seconds in (1.0, 1.0, 4.0):
+        pace.stepped(seconds)
+    for seconds in (3.0, 2.5):
+        pace.stepped(seconds, beside=True)
+    assert pace.slowed_s() == pytest.approx(1.5)
+    assert pace.slowed_s() == 0
+    pace.stepped(1.0, beside=True)
+    assert pace.slowed_s() == pytest.approx(-1)

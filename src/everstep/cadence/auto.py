@@ -126,7 +126,7 @@ class Auto:
             self._under_way = max(self._under_way - 1, -1)
             stall_s = max(0.0, told.stall_s)
             self._stalls.add(stall_s)
-            self._costs.add(max(_LEAST_COST_S, stall_s + max(0.0, told.slowed_s)))
+            self._costs.add(stall_s + told.slowed_s)
             self._durables.add(max(stall_s, told.durable_s))
             self._step = told.step
             self._decide(told.step)
@@ -185,7 +185,7 @@ class Auto:
         chance = _NOTICE if self._notice_s is None else _NOTICE_TOLD
         fits = 1.0 if self._notice_s is None else self._durables.share_below(self._notice_s / _NOTICE_ROOM)
         return Reckoning(
-            cost_s=self._costs.value,
+            cost_s=max(self._costs.value, self._stalls.value, _LEAST_COST_S),
             stall_s=self._stalls.value,
             durable_s=self._durables.value,
             restart_s=self._restart_s,

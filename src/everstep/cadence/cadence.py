@@ -27,8 +27,9 @@ class Measured:
     """What one save cost, in seconds and bytes.
 
     Training stood still for ``stall_s``; the checkpoint was durable ``durable_s`` after the save began; the steps
-    beside the upload took ``slowed_s`` longer than steps without one, all together. ``bytes`` is the state's
-    size, ``stored_bytes`` what had to be uploaded. ``step`` is the step saved, ``at`` seconds since 1970.
+    beside the upload took ``slowed_s`` longer than steps without one, all together; less by chance is below 0.
+    ``bytes`` is the state's size, ``stored_bytes`` what had to be uploaded. ``step`` is the step saved, ``at`` seconds
+    since 1970.
     """
 
     step: int

@@ -13,10 +13,11 @@ _SHIFT, _SHIFT_BY = 3, 2.0
 
 
 class Smoothed:
-    """The mean of the last seven values, each counted as at most twice their median.
+    """The mean of the last fifteen values, each counted as at most twice their median.
 
-    One outlier among seven moves it by at most a seventh. When three values in a row are all more than twice what it
-    was, or less than half, things have changed: older values are forgotten.
+    One outlier among fifteen moves it by at most a fifteenth. When three values in a row are all more than twice what
+    it was and above all older ones but one (or less than half of it, and below all but one), things have changed:
+    older values are forgotten.
     """
 
     __slots__ = ("_values",)
@@ -25,14 +26,11 @@ class Smoothed:
         self._values: deque[float] = deque(maxlen=_WINDOW)
 
     def add(self, value: float) -> None:
-        """One more measurement, not negative."""
+        """One more measurement; a difference of measurements may be below 0."""
         self._values.append(value)
         values = list(self._values)
-        before, last = values[:-_SHIFT], values[-_SHIFT:]
-        if before and (
-            min(last) > _SHIFT_BY * _clipped_mean(before) or max(last) * _SHIFT_BY < _clipped_mean(before)
-        ):
-            self._values = deque(last, maxlen=_WINDOW)
+        if _changed(values[:-_SHIFT], values[-_SHIFT:]):
+            self._values = deque(values[-_SHIFT:], maxlen=_WINDOW)
 
     @property
     def value(self) -> float:
@@ -47,6 +45,13 @@ class Smoothed:
         return len(self._values)
 
 
+def _changed(before: list[float], last: list[float]) -> bool:
+    if not before or (was := _clipped_mean(before)) <= 0:
+        return False
+    low, high = sorted(before)[min(1, len(before) - 1)], sorted(before)[max(-2, -len(before))]
+    return min(last) > max(_SHIFT_BY * was, high) or max(last) < min(was / _SHIFT_BY, low)
+
+
 def _clipped_mean(values: deque[float] | list[float]) -> float:
-    most = _CLIP * median(values)
+    most = max(0.0, _CLIP * median(values))
     return fmean(min(value, most) for value in values)

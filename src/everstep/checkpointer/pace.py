@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from statistics import median
+from statistics import fmean
 
 from everstep.cadence import Cadence
 from everstep.transfer.pacer import Pacer
@@ -16,7 +16,7 @@ _SHARE = 0.25
 _GENTLE_BYTES_PER_S = 0.5e9
 """At this rate a step beside an upload takes 6 to 9 % longer (docs/performance.md); slower would win little."""
 _REMEMBERED = 64
-"""Quiet steps whose median is what a step takes without a save beside it."""
+"""Quiet steps whose mean is what a step takes without a save beside it."""
 
 
 class Pace:
@@ -43,12 +43,11 @@ class Pace:
     def slowed_s(self) -> float:
         """How much longer the steps beside saves took, together, than as many quiet ones; asked once for each save.
 
-        In seconds, 0 while there were no quiet steps.
+        In seconds, 0 while there were no quiet steps. Steps vary, so it may be below 0 by chance: cut off there, or
+        taken against the median of steps of which some are long, it would on average be too much.
         """
         beside, self._beside = self._beside, []
-        if not self._quiet:
-            return 0.0
-        return max(0.0, sum(beside) - len(beside) * median(self._quiet))
+        return sum(beside) - len(beside) * fmean(self._quiet) if self._quiet else 0.0
 
     def since_save(self, now: float) -> float:
         """Seconds since the last save began, or since the first question."""
