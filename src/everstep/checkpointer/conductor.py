@@ -28,7 +28,6 @@ from everstep.events import Listener, PartsResized, RequestsUnheard
 from everstep.progress import ProgressFile
 from everstep.repository.catalogue import checkpoints, newest
 from everstep.repository.checkpoint import Checkpoint
-from everstep.repository.verified import mark_verified
 from everstep.retention import Rule, parse_keep
 from everstep.state.conversion import match
 from everstep.state.describe import encode_config
@@ -204,7 +203,8 @@ class Checkpointer:
                     )
                 )
             self._saver.resumed(restored)
-            self._mark_verified(restored)
+            if self._read_whole(restored):
+                self._retaining.verified(restored.checkpoint)
         self.prepare(state)
         return reached
 
@@ -259,6 +259,12 @@ class Checkpointer:
             return Alone(signals, self._cadence, self._demand)
         return AmongRanks(self._launch.together, signals, self._cadence, self._demand)
 
+    def _read_whole(self, restored: Restored[None]) -> bool:
+        """Whether the ranks of this restore have read all bytes of the checkpoint together."""
+        found = restored.coverage
+        parts = found.skipped or found.unexpected or found.resized
+        return not parts and restored.checkpoint.world == self._launch.world
+
     def _build_afresh(self) -> None:
         """What was saved last is damaged."""
         self._saver.forget_base()
@@ -275,13 +281,6 @@ class Checkpointer:
             return b""
 
         launch.together.from_first(launch.next_topic("lives"), learn)
-
-    def _mark_verified(self, restored: Restored[None]) -> None:
-        """Say in the store that all bytes of a checkpoint were read and found whole: if this restore read all."""
-        found, checkpoint = restored.coverage, restored.checkpoint
-        whole = not (found.skipped or found.unexpected or found.resized)
-        if self._launch.rank == 0 and whole and checkpoint.world == self._launch.world:
-            mark_verified(self._launch.repository, checkpoint.run, checkpoint.save, by="restore")
 
     def log(self, **metrics: object) -> None:
         """Remember metrics (numbers, 0-d tensors, text) for the checkpoints to come; the newest value wins.

@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 from everstep.errors import AccessDenied, EverstepError, IntegrityError
 from everstep.events import Listener, Pruned, PruneFailing
+from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.repository import Repository
+from everstep.repository.verified import mark_verified
 from everstep.retention import Policy
 from everstep.retention.marking import PackLists
 from everstep.retention.prune import plan_prune, prune
@@ -41,6 +43,7 @@ class Retaining:
         self._listener = listener
         self._damaged = damaged
         self._lists = PackLists(repository)
+        self._whole: Checkpoint | None = None
         self._lock = threading.Lock()
         self._wanted = False
         self._working = False
@@ -59,6 +62,10 @@ class Retaining:
             self._working = True
             self._thread = threading.Thread(target=self._work, name="everstep-prune", daemon=False)
             self._thread.start()
+
+    def verified(self, checkpoint: Checkpoint) -> None:
+        """All bytes of a checkpoint were read and found whole: the next prune writes that down before it chooses."""
+        self._whole = checkpoint
 
     def raise_error(self) -> None:
         """Raise what went wrong and is no error of the store, once."""
@@ -102,6 +109,9 @@ class Retaining:
             return self._working
 
     def _prune(self) -> None:
+        whole, self._whole = self._whole, None
+        if whole is not None:
+            mark_verified(self._repository, whole.run, whole.save, by="restore")
         plan = plan_prune(
             self._repository,
             self._run,
