@@ -248,6 +248,28 @@ def test_an_answer_that_cannot_be_written_is_tried_again():
     assert len(rig.troubles) == 1
 
 
+def test_who_may_not_answer_saves_once_all_the_same():
+    """A role that can read requests and not answer them: no save after save for one person."""
+
+    class Mute(Gone):
+        def create(self, key, body):
+            if key.endswith(".answer.json"):
+                raise AccessDenied("no", key=key)
+            super().create(key, body)
+
+    rig = Rig(Mute())
+    with rig.demand() as demand:
+        ask(rig.repo, "run", owner="ada")
+        until(demand.wanted)
+        demand.began()
+        demand.served(rig.save())
+        after_looks(rig)
+        assert demand.wanted() == ""
+        ask(rig.repo, "run", owner="bob")
+        assert until(demand.wanted) == "asked by bob"
+    assert len(rig.troubles) == 1
+
+
 def test_the_end_of_the_loop_tries_once_more_to_answer():
     """The last save was for somebody, and the store was away for a moment."""
     rig = Rig()

@@ -148,8 +148,14 @@ def test_an_answer_in_the_last_moment_counts():
 def test_a_training_that_ends_meanwhile_has_ten_seconds_to_answer():
     """Its last save may have been made for the request; if it was not, the wait is over long before the time-out."""
     scene = Scene()
-    scene.at(20, lambda: scene.serve(400, "end"))
+
+    def slowly():
+        save = scene.save(400, "end").save
+        scene.at(37, lambda: answer(scene.repo, "run", scene.request, save))
+
+    scene.at(20, slowly)
     assert scene.wait().step == 400
+    assert scene.clock.seconds > 35
     scene = Scene()
     scene.at(20, lambda: scene.save(400, "end"))
     with pytest.raises(TryAgain, match="run@400"):
