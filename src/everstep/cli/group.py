@@ -16,6 +16,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "verify": ("verify", "Read everything and list each damaged leaf."),
     "fork": ("fork", "Start a new run from a checkpoint, without copying bytes."),
     "save": ("save", "Ask a training that runs for a save, and wait until it is a checkpoint."),
+    "prune": ("prune", "Delete the checkpoints that a retention policy does not keep."),
+    "undelete": ("undelete", "Bring back a checkpoint that was pruned, while its bytes are there."),
     "tag": ("tag", "Name a checkpoint and keep it; list or remove names."),
     "cp": ("cp", "Copy a run or a checkpoint to another store, verified."),
     "export": (
@@ -26,6 +28,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "import_",
         "Make a checkpoint from safetensors, torch, DCP or Hugging Face files.",
     ),
+    "du": ("du", "Show where a store's bytes are, by run: stored, shared, waiting, garbage."),
     "doctor": ("doctor", "Check a store: access, clock, guarantees, bandwidth."),
     "plan": ("plan", "Plan how often to save and what to keep: goodput, lost work, cost."),
     "drill": ("drill", "Prove that a training script survives being stopped."),

@@ -10,9 +10,6 @@ if TYPE_CHECKING:
 
 __all__ = ["money_text", "prices_for"]
 
-_USUAL = {"az": "azure-hot", "s3": "s3-standard", "gs": "gcs-standard"}
-"""By the address's scheme: the tier that a store is in, where nobody says another."""
-
 
 def prices_for(named: str | None, url: str) -> Prices | None:
     """The prices of that name or TOML file; without one the usual ones of the store's cloud, None for a disk.
@@ -20,10 +17,10 @@ def prices_for(named: str | None, url: str) -> Prices | None:
     Raises `UsageError` with the names there are.
     """
     from everstep.prices import load, prices
+    from everstep.retention.store_prices import usual_prices
 
     if named is None:
-        usual = _USUAL.get(url.partition("://")[0].lower())
-        return None if usual is None else prices(usual)
+        return usual_prices(url)
     if named.endswith(".toml") or "/" in named:
         return load(Path(named))
     return prices(named)

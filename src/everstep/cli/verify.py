@@ -151,12 +151,15 @@ def _chosen(
 
 
 def _verified(repository: Repository, checkpoint: Checkpoint, listener: Listener) -> list[_Finding]:
+    from everstep.repository.verified import mark_verified
     from everstep.repository.verify import verify
 
     try:
         damage = verify(repository, checkpoint, listener=listener)
     except IntegrityError as error:
         return [_finding(checkpoint.run, checkpoint.step, error)]
+    if not damage:  # the newest that has a mark is never pruned
+        mark_verified(repository, checkpoint.run, checkpoint.save, by="verify")
     return [
         _Finding(
             run=checkpoint.run,

@@ -47,10 +47,6 @@ class Held:
             if not self._users[pack]:
                 self.bytes -= self._pack_bytes.get(pack, 0)
 
-    def holds(self, candidate: Candidate) -> bool:
-        """Whether all its packs are held by others, so that keeping it costs nothing."""
-        return candidate.packs is not None and all(self._users[pack] > 0 for pack in candidate.packs)
-
 
 def size_text(count: float) -> str:
     """Bytes in decimal units, with two decimals: ``2.31 TB``."""

@@ -230,7 +230,6 @@ def _over_budget(
     for budget in budgets:
         allowed = allowed_bytes(budget, price)
         held = Held([one for at, one in enumerate(ordered) if at in reasons and at not in gone], pack_bytes)
-        taken: list[int] = []
         for at in reversed(range(len(ordered))):
             if held.bytes <= allowed:
                 break
@@ -240,10 +239,6 @@ def _over_budget(
                     *(f"{said} would keep it" for said in reasons[at] if said not in words),
                 ]
                 held.drop(ordered[at])
-                taken.append(at)
-        for at in reversed(taken):
-            if held.holds(ordered[at]):  # all its packs are others' too: without it nothing would be freed
-                del gone[at]
         if held.bytes > allowed:
             note = f"{budget} cannot be met: what is never deleted holds {size_text(held.bytes)}"
             notes.append(note)

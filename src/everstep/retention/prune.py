@@ -10,6 +10,8 @@ from everstep.events import Listener, silent
 from everstep.format.ids import SaveId
 from everstep.repository.catalogue import decided
 from everstep.repository.checkpoint import Checkpoint
+from everstep.repository.heirs import family
+from everstep.repository.keys import save_of_pack
 from everstep.repository.repository import Repository
 from everstep.repository.runs import find_run
 from everstep.repository.tombs import Grave, bury, graves
@@ -98,7 +100,7 @@ def plan_prune(
         run=run,
         choice=choice,
         victims=choice.deleted,
-        frees_bytes=_frees(choice, lists) if measure else None,
+        frees_bytes=_frees(repo, run, choice, done, lists) if measure else None,
         seen=Seen(graves=dead, decided=done),
         why=policy.text(),
     )
@@ -182,10 +184,17 @@ def _dropped(run: str, choice: Choice, drop: Sequence[Checkpoint]) -> Choice:
     return replace(choice, verdicts=tuple(verdicts))
 
 
-def _frees(choice: Choice, lists: PackLists) -> int:
-    """The bytes of packs, indexes and manifests that only victims need, of this run."""
-    kept = frozenset().union(*(lists.packs(one) for one in choice.kept))
-    gone = frozenset().union(*(lists.packs(one) for one in choice.deleted)) - kept
+def _frees(repo: Repository, run: str, choice: Choice, done: frozenset[SaveId], lists: PackLists) -> int:
+    """The bytes of packs, indexes and manifests that only victims need: no checkpoint of this run, and of no heir.
+
+    Packs that another run's saves wrote are not counted: only a sweep of the whole store deletes them.
+    """
+    needed = set[str]().union(*(lists.packs(one) for one in choice.kept))
+    for heir in family(repo, run) if choice.deleted else ():
+        if heir != run:
+            saves = frozenset(decided(repo, heir)) - graves(repo, heir).keys()
+            needed.update(*(lists.packs(one) for one in lists.committed(heir, saves)))
+    gone = {key for one in choice.deleted for key in lists.packs(one) - needed if save_of_pack(key) in done}
     small = sum(
         one.manifest_size + sum(ref.size for ref in lists.parts(one).indexes) for one in choice.deleted
     )
