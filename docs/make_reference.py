@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import everstep
-from everstep import errors
+from everstep import cadence, errors, retention
 
 PAGE = Path(__file__).with_name("reference.md")
 WIDE = 90
@@ -18,6 +18,24 @@ HEAD = """\
 """
 
 
+ROOMS = (
+    (
+        "Cadences, for `every=`",
+        cadence,
+        ("EverySteps", "EverySeconds", "At", "Before", "AnyOf", "Auto", "Never"),
+    ),
+    (
+        "Retention rules, for `keep=`",
+        retention,
+        (
+            "KeepLast", "KeepEvery", "KeepBest", "KeepWithin",
+            "KeepHourly", "KeepDaily", "KeepWeekly", "KeepMonthly",
+            "AtMostBytes", "AtMostMoney",
+        ),
+    ),
+)  # fmt: skip
+
+
 def page() -> str:
     """The whole page."""
     parts = [HEAD]
@@ -26,18 +44,22 @@ def page() -> str:
         if inspect.isclass(value) and issubclass(value, BaseException):
             continue  # below, in the tree
         parts.extend(described(name, value))
+    for words_, module, names in ROOMS:
+        parts.append(f"## {words_}\n\n`from {module.__name__} import {', '.join(names)}`\n")
+        for name in names:
+            parts.extend(f"#{part}" for part in described(name, getattr(module, name), short=True))
     parts.extend(error_table())
     return "\n".join(parts)
 
 
-def described(name: str, value: object) -> Iterator[str]:
-    """A class with its public attributes and methods, or a function."""
+def described(name: str, value: object, *, short: bool = False) -> Iterator[str]:
+    """A class with its public attributes and methods (``short``: without them), or a function."""
     if not inspect.isclass(value):
         yield f"## `{name}`\n\n```text\n{name}{signature(value)}\n```\n\n{words(value)}"
         return
     yield f"## `{name}`\n\n```text\n{name}{signature(value, bound=True)}\n```\n\n{words(value)}"
     for each, raw in sorted(vars(value).items()):
-        if each.startswith("_"):
+        if short or each.startswith("_"):
             continue
         if isinstance(raw, property):
             yield f"### `{name}.{each}`\n\n{words(raw.fget)}"

@@ -46,16 +46,22 @@ class Checkpointer:
     """Saves and restores one run's training state.
 
     ``store`` is a URL, a folder or a `Store` (default: EVERSTEP_STORE), ``run`` the training's name
-    (default: EVERSTEP_RUN). ``every`` is when `loop` saves: steps (500) or a duration ("10m"). ``keep`` is
-    the retention policy, stored with the run. ``on_corrupt`` is "previous" (fall back, loudly, to the
-    newest checkpoint that verifies) or "fail". ``busy`` says what `save` does while another save is
-    under way: "wait" or "skip". ``config`` (plain values) and ``architecture`` go into each checkpoint.
-    ``check_finite`` marks checkpoints whose tensors hold NaN or infinities. Before ranks
+    (default: EVERSTEP_RUN).
+
+    ``every`` is when `loop` saves: steps (500), a duration ("10m"), "auto", or another cadence (default:
+    EVERSTEP_EVERY). ``keep`` is the retention policy ("last 3, best 2 by val_loss"), applied in the background after
+    each commit (default: EVERSTEP_KEEP, else all is kept); ``grace`` is how long what it gives up can be undeleted, in
+    seconds or as "24h" (default: EVERSTEP_GRACE, else not at all).
+
+    ``on_corrupt`` is "previous" (fall back, loudly, to the newest checkpoint that verifies) or "fail". ``busy`` says
+    what `save` does while another save is under way: "wait" or "skip". ``config`` (plain values) and ``architecture``
+    go into each checkpoint. ``check_finite`` marks checkpoints whose tensors hold NaN or infinities. Before ranks
     commit, the first bytes of replicated parameters are compared, and with ``check_replicas`` all bytes that are
     replicated (training stands still while they are hashed): a save whose replicas differ is refused, naming leaf and
-    ranks (`DivergentReplicas`). ``listener`` gets the events
-    of `everstep.events`, in the thread where they happen; by default they become log lines, on ranks other than
-    the first only those of trouble.
+    ranks (`DivergentReplicas`).
+
+    ``listener`` gets the events of `everstep.events`, in the thread where they happen; by default they become log
+    lines, on ranks other than the first only those of trouble.
 
     One process uses one Checkpointer for a run; methods are called from one thread. On several ranks every rank
     makes its own, with the same arguments, and all call the same methods in the same order.
