@@ -14,8 +14,8 @@ from everstep.errors import UsageError
 from everstep.events import Listener
 from everstep.format.entries import Entry
 from everstep.format.ids import SaveId, parse_save
-from everstep.repository.catalogue import checkpoint, committed, decided, find
-from everstep.repository.readable import archived_among, doubtful, refuse
+from everstep.repository.catalogue import candidates, checkpoint, committed, find
+from everstep.repository.readable import archived_among, refuse
 from everstep.state.flat import Restoration
 from everstep.store.protocol import Store
 from everstep.transfer.node import on_node
@@ -90,7 +90,7 @@ def _candidates(launch: Launch, topic: str, step: int | None) -> Iterator[SaveId
 
     def name_one() -> bytes:
         if not listed:
-            found = decided(launch.repository, launch.run)
+            found = candidates(launch.repository, launch.run)
             listed.append(found if step is None else iter([find(launch.repository, launch.run, step).save]))
         return str(next(listed[0], "")).encode()
 
@@ -154,8 +154,7 @@ def _archived(launch: Launch, prepared: Prepared[T]) -> tuple[int, ...]:
     """
     packs = prepared.manifest.packs
     mine = packs[launch.rank :: launch.world] if launch.world > 1 else sorted(_needed(prepared))
-    asked = doubtful(launch.repository, prepared.checkpoint, mine)
-    found = set(archived_among(launch.repository.store, asked))
+    found = set(archived_among(launch.repository.store, mine))
     return tuple(place for place, key in enumerate(packs) if key in found)
 
 

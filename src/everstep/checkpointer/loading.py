@@ -13,7 +13,7 @@ from everstep.config import settings
 from everstep.errors import CheckpointNotFound, UsageError
 from everstep.events import Listener
 from everstep.format.ids import SaveId, parse_run
-from everstep.repository.catalogue import checkpoint, decided, find, find_run
+from everstep.repository.catalogue import candidates, checkpoint, find, find_run
 from everstep.repository.checkpoint import Checkpoint
 from everstep.state.architecture import rebuild_model
 from everstep.state.conversion import assemble
@@ -107,7 +107,7 @@ def _load(
         return None if found is None else read(found)
 
     restored = newest_whole(
-        decided(repository, named), candidate, run=named, on_corrupt=on_corrupt, listener=listener
+        candidates(repository, named), candidate, run=named, on_corrupt=on_corrupt, listener=listener
     )
     if restored is None:
         find_run(repository, named)

@@ -20,6 +20,7 @@ from everstep.repository.tags import find_tag, tags
 from everstep.repository.tombs import pruned, tombed
 
 __all__ = [
+    "candidates",
     "checkpoint",
     "checkpoints",
     "committed",
@@ -42,6 +43,18 @@ def decided(repo: Repository, run: str) -> Iterator[SaveId]:
     for found in listed(repo.store, commits_prefix(run)):
         if (save := save_of_commit(run, found.key)) is not None:
             yield save
+
+
+def candidates(repo: Repository, run: str) -> Iterator[SaveId]:
+    """The decided saves that a restore tries in turn, newest first, until one is a checkpoint and whole.
+
+    After one that was given back comes the one that has its place, if it was replaced (repacked) since the list was
+    made: that one may not be in it.
+    """
+    for save in decided(repo, run):
+        yield save
+        if (after := standing(repo, run, save)) != save:
+            yield after
 
 
 def checkpoint(repo: Repository, run: str, save: SaveId) -> Checkpoint | None:
