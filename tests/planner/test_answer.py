@@ -7,6 +7,7 @@ from everstep.cadence.outages import Exponential, Replay, Weibull
 from everstep.cadence.trace import parse_trace
 from everstep.errors import UsageError
 from everstep.planner.answer import answer
+from everstep.planner.recorded import trace_of
 from everstep.prices import prices
 from everstep.retention.policy import parse_keep
 from tests.planner.worlds import asked
@@ -101,9 +102,30 @@ def test_a_trace_is_played_and_one_without_enough_machines_is_refused():
     found = answer(question)
     assert "the trace ours" in found.method
     assert 0.8 < found.recommended.brings.goodput < 1
+    short = asked(failures=Replay(trace=trace, machines=8, blur_s=60.0), machines=8, horizon_s=DAY)
+    assert any("fewer than 8 machines" in note for note in answer(short).notes)
     never = asked(failures=Replay(trace=trace, machines=9), machines=9, horizon_s=DAY)
     with pytest.raises(UsageError, match="never has 9 machines"):
         answer(never)
+
+
+@pytest.mark.parametrize(("name", "machines"), [("bamboo-p2", 8), ("bamboo-g4dn", 4), ("bamboo-64", 4)])
+def test_on_real_traces_dalys_interval_is_within_a_point_of_the_best_and_hourly_is_not(name, machines):
+    """Although machines go in groups there, and the formula knows none."""
+    trace = trace_of(name)
+    failures = Replay(trace=trace, machines=machines, blur_s=trace.resolution_s)
+    question = asked(failures=failures, machines=machines, intervals=(3600.0,), slowdown=0.08, horizon_s=DAY)
+    goodput = {row.interval_s: row.brings.goodput for row in answer(question).rows}
+    assert goodput[question.best_s] > max(goodput.values()) - 0.01
+    assert goodput[3600.0] < max(goodput.values()) - 0.1
+
+
+def test_a_store_without_prices_is_said_to_count_for_nothing():
+    """A disk of one's own, unless its gigabytes are priced."""
+    assert any(
+        "costs nothing here" in note for note in answer(asked(prices=prices("disk"), horizon_s=DAY)).notes
+    )
+    assert not any("costs nothing" in note for note in answer(asked(horizon_s=DAY)).notes)
 
 
 def test_an_archive_says_that_a_restart_waits():

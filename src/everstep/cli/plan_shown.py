@@ -101,6 +101,7 @@ def _fields(row: Row) -> dict[str, object]:
         "slowed": brings.slowed,
         "lost": brings.lost,
         "down": brings.down,
+        "waiting": brings.waiting,
         "lost_per_failure_s": brings.lost_per_outage_s,
         "saves_per_month": row.saves_a_month,
         "within_overhead": row.within,

@@ -29,7 +29,7 @@ class Brings:
     """What an interval brings: shares of the time with enough machines, and what an outage loses.
 
     ``goodput`` is kept work, ``stalled`` and ``slowed`` what saves cost, ``lost`` work done again, ``down`` restarts
-    and last saves. ``outages_per_s`` counts all outages.
+    and last saves. ``outages_per_s`` counts all outages. ``waiting`` is the share of all time with too few machines.
     """
 
     goodput: float
@@ -39,6 +39,7 @@ class Brings:
     down: float
     lost_per_outage_s: float
     outages_per_s: float
+    waiting: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +147,8 @@ def _brings(question: Question, interval_s: float) -> Brings:
 
 
 def _together(question: Question, played: Sequence[Outcome]) -> Brings:
-    there = sum(one.elapsed_s - one.waiting_s for one in played)
+    elapsed = sum(one.elapsed_s for one in played)
+    there = elapsed - sum(one.waiting_s for one in played)
     if there <= 0:
         raise UsageError(
             f"the trace never has {question.machines} machines for the training",
@@ -162,7 +164,8 @@ def _together(question: Question, played: Sequence[Outcome]) -> Brings:
         lost=lost / there,
         down=sum(one.restarting_s + one.noticed_s for one in played) / there,
         lost_per_outage_s=lost / outages if outages else 0.0,
-        outages_per_s=outages / sum(one.elapsed_s for one in played),
+        outages_per_s=outages / elapsed,
+        waiting=1 - there / elapsed,
     )
 
 
@@ -197,6 +200,16 @@ def _notes(question: Question, rows: Sequence[Row]) -> list[str]:
     notes: list[str] = []
     if not all(row.within for row in rows):
         notes.append(f"! saves take more than {question.overhead:.1%} of the time")
+    waiting = rows[0].brings.waiting
+    if waiting >= 0.001:
+        notes.append(
+            f"for {waiting:.1%} of the trace there are fewer than {question.machines} machines; goodput is that of "
+            "the rest"
+        )
+    if not question.prices.gb_month:
+        notes.append(
+            f"{question.prices.name} costs nothing here: name the store's prices, as --prices azure-hot"
+        )
     if question.notice_s and question.notice_chance and not question.notice.saves:
         notes.append(
             f"a notice of {question.notice_s:g} s is too short for the last save ({question.durable_s:.3g} s, and a "
