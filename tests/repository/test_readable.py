@@ -7,12 +7,11 @@ import pytest
 from everstep.errors import Archived
 from everstep.prices import BILLED_GB, prices
 from everstep.repository.bringing_back import KEPT_DAYS, Lying, commands, told, ways_words
-from everstep.repository.readable import archived_among, check_readable, doubtful, refuse
+from everstep.repository.readable import archived_among, check_readable, refuse
 from everstep.repository.reading import read_manifest
 from everstep.store.memory import MemoryStore
 from tests.repository.worlds import put, started
 
-DAY = 86_400.0
 PLACE = {"cloud": "s3", "container": "b", "prefix": "team", "account": "", "endpoint": ""}
 
 
@@ -46,29 +45,12 @@ class Cold:
 
 
 def two(url="s3://b/team"):
-    """A checkpoint of two packs, one of them of the checkpoint before; the repository at the second's time."""
+    """A checkpoint of two packs, one of them of the checkpoint before."""
     store = Cold(url)
     repo, attempt = started(store)
     first = put(repo, attempt, 1, {"a": b"a" * 100})
     second = put(repo, attempt, 2, {"a": b"a" * 100, "b": b"b" * 100}, bases=[first])
     return repo, store, second, read_manifest(repo, second).packs
-
-
-def at(repo, age_s):
-    """The repository as much later."""
-    return replace(repo, clock=lambda: 1_700_000_000.5 + age_s)
-
-
-def test_a_restart_soon_after_a_save_asks_only_for_what_it_shares():
-    """Of a checkpoint of the last day the packs of other saves; older, and from a clock far ahead, all."""
-    repo, _, second, packs = two()
-    shared = [key for key in packs if str(second.save) not in key]
-    assert len(packs) == 2
-    assert doubtful(at(repo, 10), second, packs) == shared
-    assert doubtful(at(repo, DAY - 1), second, packs) == shared
-    assert doubtful(at(repo, -60), second, packs) == shared, "clocks of two machines differ"
-    assert doubtful(at(repo, DAY), second, packs) == list(packs)
-    assert doubtful(at(repo, -2 * DAY), second, packs) == list(packs)
 
 
 @pytest.mark.parametrize("url", ["file:///x", "memory://x", "gs://b/team"])

@@ -8,18 +8,14 @@ from everstep.errors import Archived, ObjectNotFound, ShortRead
 from everstep.repository.bringing_back import Lying, told
 from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.headers import size_of
-from everstep.repository.keys import save_of_pack
 from everstep.repository.parallel import gather
 from everstep.repository.repository import Repository
 from everstep.store.protocol import Store
 
-__all__ = ["archived_among", "check_readable", "doubtful", "refuse"]
+__all__ = ["archived_among", "check_readable", "refuse"]
 
 _HAVE_ARCHIVES = ("az:", "s3:")
 """GCS gives every class at once, and disks and memory have no tiers."""
-
-_YOUNG_S = 86_400.0
-_CLOCKS_APART_S = 3_600.0
 
 
 def check_readable(repo: Repository, checkpoint: Checkpoint, packs: Iterable[str]) -> None:
@@ -30,16 +26,6 @@ def check_readable(repo: Repository, checkpoint: Checkpoint, packs: Iterable[str
     """
     needed = sorted(set(packs))
     refuse(repo, checkpoint, archived_among(repo.store, needed), of=len(needed))
-
-
-def doubtful(repo: Repository, checkpoint: Checkpoint, packs: Iterable[str]) -> list[str]:
-    """The packs that a training's restore asks for, in order: a restart after an hour must not wait for it.
-
-    Not those that the checkpoint wrote itself within the last day: a store's rules run once a day, and not on objects
-    of the same day.
-    """
-    young = -_CLOCKS_APART_S <= repo.clock() - checkpoint.created < _YOUNG_S
-    return [key for key in packs if not (young and save_of_pack(key) == checkpoint.save)]
 
 
 def archived_among(store: Store, packs: Sequence[str]) -> list[str]:
@@ -58,14 +44,14 @@ def refuse(repo: Repository, checkpoint: Checkpoint, packs: Sequence[str], *, of
 
     Each is asked again, and its size looked up by a list.
     """
-    errors = gather(lambda key: _asked(repo.store, key), packs)
-    lying = [
-        Lying(key=key, size=size_of(repo.store, key) or 0, error=error)
-        for key, error in zip(packs, errors, strict=True)
-        if error is not None
-    ]
-    if lying:
+    found = gather(lambda key: _lying(repo.store, key), packs)
+    if lying := [one for one in found if one is not None]:
         raise told(checkpoint, lying, of=of)
+
+
+def _lying(store: Store, key: str) -> Lying | None:
+    error = _asked(store, key)
+    return None if error is None else Lying(key=key, size=size_of(store, key) or 0, error=error)
 
 
 def _asked(store: Store, key: str) -> Archived | None:
