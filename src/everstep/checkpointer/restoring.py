@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from everstep.errors import Archived, IntegrityError, InvalidManifest, MissingElements, UsageError
+from everstep.errors import (
+    Archived,
+    CheckpointPruned,
+    IntegrityError,
+    InvalidManifest,
+    MissingElements,
+    UsageError,
+)
 from everstep.events import FellBack, Listener
 from everstep.format.dtypes import ITEM_BYTES
 from everstep.format.entries import Entry, Tensor
@@ -208,6 +215,8 @@ def newest_whole(
     for save in saves:
         try:
             restored = read(save)
+        except CheckpointPruned:
+            continue  # while it was read: the newest is only ever replaced, and what has its place comes next
         except IntegrityError as error:
             if on_corrupt == "fail":
                 raise

@@ -1,0 +1,159 @@
+"""Real trainings beside a repack: what they saved restores bit for bit, and a restore under way is none the wiser."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pytest
+
+import everstep as es
+from everstep.repository.catalogue import checkpoints
+from everstep.repository.opening import open_repository
+from everstep.repository.verify import verify
+from everstep.retention.repack import repack
+from everstep.retention.space import space
+from everstep.retention.sweep import sweep
+from everstep.store.count import Count
+from everstep.store.local import LocalStore
+from everstep.store.memory import MemoryStore
+from tests.retention.thin import bury_all, total
+
+FROZEN = 200_000
+HEAD = 900_000
+
+
+def state_at(step: int) -> dict[str, object]:
+    """A part that never changes, a larger one that always does, and plain values."""
+    return {
+        "frozen": {"embed": np.arange(FROZEN // 4, dtype=np.float32)},
+        "head": {"w": np.random.default_rng(step).standard_normal(HEAD // 8)},
+        "step": step,
+    }
+
+
+def same(found, step: int) -> None:
+    """Bit for bit the state of a step."""
+    wanted = state_at(step)
+    assert np.array_equal(found["frozen"]["embed"], wanted["frozen"]["embed"])
+    assert np.array_equal(found["head"]["w"], wanted["head"]["w"])
+    assert found["step"] == step
+
+
+def trained(store, steps=(10, 20, 30, 40)):
+    """A training that saved at these steps; gives its repository."""
+    with es.Checkpointer(store, "run") as ckpt:
+        for step in steps:
+            ckpt.save(step, state_at(step), metrics={"loss": 1 / step}).wait()
+    return open_repository(store, create=False)
+
+
+def thin(store, keep: int = 2):
+    """All but the last checkpoints are pruned and swept: one old pack is left for the part that never changes."""
+    repo = trained(store)
+    bury_all(repo, *checkpoints(repo, "run")[keep:])
+    sweep(repo, None, grace_s=0)
+    return repo
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+def test_what_a_training_saved_restores_after_it(kind, tmp_path):
+    """The pack shrinks to what is needed, by what was promised; both checkpoints load and restore."""
+    store = Count(MemoryStore() if kind == "memory" else LocalStore(tmp_path / "store"))
+    repo = thin(store)
+    before = total(store)
+    assert space(repo, deep=True).dead == HEAD
+    store.clear()
+    done = repack(repo)
+    moved = [(verb, key) for verb, key in store.log if key.startswith("packs/") and verb != "list"]
+    assert [verb for verb, _ in moved] == ["get_range", "get_range", "create", "get_range"]
+    assert store.bytes_in < FROZEN + 40_000
+    sweep(repo, None, grace_s=0)
+    assert total(store) == before - done.bytes_freed
+    assert abs(done.bytes_freed - HEAD) < 10_000
+    assert [one.step for one in checkpoints(repo, "run")] == [40, 30]
+    assert [damage for one in checkpoints(repo, "run") for damage in verify(repo, one)] == []
+    for step in (30, 40):
+        same(es.load(store, "run", step=step), step)
+    fresh = {**state_at(0)}
+    with es.Checkpointer(store, "run") as ckpt:
+        assert ckpt.restore(fresh) == 40
+    same(fresh, 40)
+
+
+def test_a_training_goes_on_over_a_repack():
+    """Saves before and after are whole, with a repack and a sweep after each; the run ends with what it saved."""
+    store = MemoryStore()
+    repo = thin(store, keep=1)
+    with es.Checkpointer(store, "run") as ckpt:
+        fresh = state_at(0)
+        assert ckpt.restore(fresh) == 40
+        same(fresh, 40)
+        for step in (50, 60, 70):
+            ckpt.save(step, state_at(step)).wait()
+            bury_all(repo, *checkpoints(repo, "run")[1:])
+            sweep(repo, None, grace_s=0)
+            repack(repo)
+            sweep(repo, None, grace_s=0)
+            same(es.load(store, "run"), step)
+    found = space(repo, deep=True)
+    assert (found.waiting, found.garbage, found.sparse) == (0, 0, 0)
+    assert total(store) == found.stored < FROZEN + HEAD + 20_000
+
+
+def test_a_restore_beside_a_repack_and_a_sweep():
+    """Whatever the moment, the newest step comes back, from the old checkpoint or from the one in its place."""
+    moments = 0
+    while True:
+        store = thin(MemoryStore()).store
+        beside = Once(store, moments)
+        fresh = state_at(0)
+        with es.Checkpointer(beside, "run") as ckpt:
+            assert ckpt.restore(fresh) == 40, moments
+        same(fresh, 40)
+        if not beside.done:
+            break
+        moments += 1
+    assert moments > 10
+
+
+class Once:
+    """A store in which another process repacks and sweeps, once, after so many calls."""
+
+    def __init__(self, inner, after: int) -> None:
+        self._inner = inner
+        self._left = after
+        self.done = False
+        self.url = inner.url
+
+    def create(self, key, body):
+        with self._counted():
+            self._inner.create(key, body)
+
+    def get(self, key, limit):
+        with self._counted():
+            return self._inner.get(key, limit)
+
+    def get_range(self, key, start, into):
+        with self._counted():
+            self._inner.get_range(key, start, into)
+
+    def list(self, prefix, after=""):
+        with self._counted():
+            return iter(list(self._inner.list(prefix, after)))
+
+    def delete(self, key):
+        with self._counted():
+            self._inner.delete(key)
+
+    @contextlib.contextmanager
+    def _counted(self):
+        try:
+            yield
+        finally:
+            self._left -= 1
+            if self._left == -1:
+                self.done = True
+                repo = open_repository(self._inner, create=False)
+                repack(repo)
+                sweep(repo, None, grace_s=0)
