@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from everstep.cadence import Auto, Life, Measured, Moment, parse_every
 from everstep.errors import UsageError
@@ -146,6 +148,15 @@ def test_interruptions_seen_make_saves_more_frequent_and_uptime_rarer():
     assert decided(Auto(), measured(2), tuple(life(0.5, "lost", n) for n in range(10))) == fragile
 
 
+def test_lives_told_again_take_the_place_of_what_was_seen():
+    """After a restore in the middle of a launch its time stands in the attempts that are told."""
+    auto = Auto()
+    auto.due(moment(5 * HOUR))
+    auto.learn((life(5, "lost"), life(0, "running", 2)))
+    auto.learn(measured(2))
+    assert auto.decisions()[0].figures["up_s"] == 5 * HOUR
+
+
 def test_a_script_that_crashed_before_its_first_save_says_nothing():
     """Twenty starts while debugging leave the interval as it is."""
     assert decided(Auto(), tuple(life(0, "lost", n) for n in range(20)), measured(2)) == decided(
@@ -192,6 +203,32 @@ def test_absurd_settings_are_refused(wrong, named):
         Auto(**wrong)
     assert named in caught.value.message
     assert caught.value.hint
+
+
+TIMES = st.floats(0, 1e12) | st.sampled_from([0.0, 1e-9, 0.5, 60.0])
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.tuples(TIMES, st.sampled_from(["lost", "noticed", "finished", "running"])), max_size=24),
+    st.lists(st.tuples(TIMES, st.floats(-1e12, 1e12), TIMES, TIMES), min_size=1, max_size=20),
+    st.sampled_from(
+        ["auto", "auto 0.01%", "auto 50% with at least 1s", "auto with mtbf 3650d and notice 1s"]
+    ),
+)
+def test_whatever_is_measured_it_decides_and_keeps_its_bounds(told, measurements, text):
+    """A clock that is set, a save of nothing: a training does not end because of its cadence. Decisions form a chain."""
+    auto = parse_every(text)
+    auto.learn(tuple(Life(attempt=n, up_s=up, ended=ended) for n, (up, ended) in enumerate(told)))
+    before = 0.0
+    for stall, slowed, durable, since in measurements:
+        auto.due(moment(since))
+        auto.learn(measured(stall, slowed_s=slowed, durable_s=durable))
+        for one in auto.decisions():
+            assert (one.from_s, one.to_s >= 0.99 * one.figures["shortest_s"]) == (before, True)
+            assert one.why
+            before = one.to_s
+        assert auto.interval_s(step_s=0) == before > 0
 
 
 HISTORIES = {

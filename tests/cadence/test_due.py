@@ -131,7 +131,8 @@ def test_all_members_learn_and_tell():
     cadence = AnyOf(EverySteps(10), Auto())
     cadence.due(moment(step=10, since_s=5))
     cadence.learn(measured(10))
-    assert len(cadence.decisions()) == 1
+    (decision,) = cadence.decisions()
+    assert decision.figures["up_s"] == 5
     assert cadence.decisions() == ()
 
 

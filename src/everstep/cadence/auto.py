@@ -28,11 +28,15 @@ _DURABLE_ROOM = 1.25
 """A period is at least so many times the time to durable: a save is finished before the next begins."""
 _QUANTILE = 0.25
 """Planned is with the lower quartile of the MTBF: too frequent saves are bounded in cost, too rare ones are not."""
+_MOST_UP_S = 50 * 365 * 86400.0
+_LEAST_OVERHEAD = 1e-4
 _PRIOR_MTBF_S = 4 * 3600.0
 _PRIOR_WEIGHT, _TOLD_WEIGHT = 1.0, 4.0
 _NOTICE, _NOTICE_TOLD = NoticeChance(announced=1, lost=3), NoticeChance(announced=4, lost=1)
 _NOTICE_ROOM = 1.25
 _LEAST_COST_S = 1e-3
+_MOST_S = 86400.0
+"""No save takes a day: what a clock that was set says is cut off, for a training must not end because of it."""
 
 
 class Auto:
@@ -62,10 +66,10 @@ class Auto:
         restart: float | str | timedelta = 180.0,
         at_least: float | str | timedelta = 60.0,
     ) -> None:
-        wrong = isinstance(overhead, bool) or not isinstance(overhead, int | float) or not 0 < overhead <= 0.5
-        if wrong:
+        number = isinstance(overhead, int | float) and not isinstance(overhead, bool)
+        if not number or not _LEAST_OVERHEAD <= overhead <= 0.5:
             raise UsageError(
-                f"overhead={overhead!r} is not above 0 and at most 0.5",
+                f"overhead={overhead!r} is not between {_LEAST_OVERHEAD} and 0.5",
                 hint='write the share of the time that saves may take: Auto(overhead=0.03), "auto 3%"',
                 overhead=repr(overhead),
             )
@@ -124,10 +128,10 @@ class Auto:
         if isinstance(told, Measured):
             # a short save may be measured before its begin was seen: then this is -1, and 0 when it is seen
             self._under_way = max(self._under_way - 1, -1)
-            stall_s = max(0.0, told.stall_s)
+            stall_s = min(max(0.0, told.stall_s), _MOST_S)
             self._stalls.add(stall_s)
-            self._costs.add(stall_s + told.slowed_s)
-            self._durables.add(max(stall_s, told.durable_s))
+            self._costs.add(min(max(-_MOST_S, stall_s + told.slowed_s), _MOST_S))
+            self._durables.add(min(max(stall_s, told.durable_s), _MOST_S))
             self._step = told.step
             self._decide(told.step)
         else:
@@ -181,7 +185,8 @@ class Auto:
         prior = FailureRate.prior(
             self._mtbf_s or _PRIOR_MTBF_S, weight=_TOLD_WEIGHT if told else _PRIOR_WEIGHT
         )
-        rate = prior.observed(self._lives.events, self._lives.up_s + self._up_s)
+        up_s = min(self._lives.up_s + self._up_s, _MOST_UP_S)
+        rate = prior.observed(self._lives.events, up_s)
         chance = _NOTICE if self._notice_s is None else _NOTICE_TOLD
         fits = 1.0 if self._notice_s is None else self._durables.share_below(self._notice_s / _NOTICE_ROOM)
         return Reckoning(
@@ -191,9 +196,7 @@ class Auto:
             restart_s=self._restart_s,
             mtbf_s=rate.mtbf_quantile(_QUANTILE),
             mean_mtbf_s=rate.mtbf_s,
-            seen=Seen(
-                lost=self._lives.lost, announced=self._lives.announced, up_s=self._lives.up_s + self._up_s
-            ),
+            seen=Seen(lost=self._lives.lost, announced=self._lives.announced, up_s=up_s),
             announced=chance.observed(announced=self._lives.announced, lost=self._lives.lost).mean,
             fits=fits,
             overhead=self._overhead,

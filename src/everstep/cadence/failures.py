@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from everstep.cadence.cadence import Life
 from everstep.cadence.interval import checked_share, checked_time
 from everstep.errors import UsageError
 
 __all__ = ["FailureRate", "NoticeChance", "Seen", "gamma_cdf", "gamma_quantile", "seen"]
+
+
+_ABSURD_S = 10 * 365 * 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +36,9 @@ def seen(lives: Iterable[Life]) -> Seen:
 
     Spells that did not end in an interruption (running, finished) are censored: their time counts, they are no event.
     An attempt that died before it saved anything (``up_s`` 0) is left out: that is how a script is debugged, and no
-    interval would have helped it.
+    interval would have helped it. So is one of more than ten years: a clock was set.
     """
-    told = [life for life in lives if life.up_s > 0]
+    told = [life for life in lives if 0 < life.up_s < _ABSURD_S]
     return Seen(
         lost=sum(life.ended == "lost" for life in told),
         announced=sum(life.ended == "noticed" for life in told),
@@ -146,6 +150,7 @@ def gamma_cdf(x: float, shape: float) -> float:
     return max(0.0, 1 - scale * fraction)
 
 
+@lru_cache(maxsize=64)
 def gamma_quantile(probability: float, shape: float) -> float:
     """The x with ``gamma_cdf(x, shape) == probability``, to a relative 1e-9, by halving."""
     if not 0 < checked_share("probability", probability) < 1:

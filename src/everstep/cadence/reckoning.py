@@ -12,6 +12,8 @@ __all__ = ["Reckoning"]
 
 _TOLD_ABOVE = 1.15
 """What changed by less is not named as the reason of a change."""
+_NEVER_S = 50 * 365 * 86400.0
+"""Work that is lost more rarely is lost never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,7 @@ class Reckoning:
     @property
     def best_s(self) -> float:
         """Daly's period."""
-        return best_period(self.cost_s, 1 / self.rate)
+        return best_period(self.cost_s, min(1 / self.rate, _NEVER_S))
 
     @property
     def overhead_s(self) -> float:
@@ -58,8 +60,9 @@ class Reckoning:
 
     @property
     def chosen_s(self) -> float:
-        """The best period that is allowed, in whole seconds."""
-        return float(round(max(self.best_s, self.shortest_s)))
+        """The best period that is allowed, in whole seconds if it has ten."""
+        chosen = max(self.best_s, self.shortest_s)
+        return float(round(chosen)) if chosen >= 10 else chosen
 
     def loss(self, period_s: float) -> float:
         """The expected share of the time that is lost in a way that depends on the period."""
