@@ -10,6 +10,7 @@ import pytest
 import everstep as es
 from everstep.repository.catalogue import checkpoints
 from everstep.repository.opening import open_repository
+from everstep.repository.settle import undecided
 from everstep.repository.verify import verify
 from everstep.retention.repack import repack
 from everstep.retention.space import space
@@ -99,6 +100,31 @@ def test_a_training_goes_on_over_a_repack():
     found = space(repo, deep=True)
     assert (found.waiting, found.garbage, found.sparse) == (0, 0, 0)
     assert total(store) == found.stored < FROZEN + HEAD + 20_000
+
+
+def test_a_save_after_a_repack_of_its_base_stores_what_moved_and_no_more():
+    """The training's next save refers to what the repacked base still has in its old packs."""
+    store = Count(MemoryStore())
+    with es.Checkpointer(store, "run") as ckpt:
+        for step in (10, 20):
+            ckpt.save(step, state_at(step)).wait()
+        large = {**state_at(20), "more": np.arange(HEAD // 2, dtype=np.float32)}
+        ckpt.save(30, large).wait()
+        repo = open_repository(store, create=False)
+        bury_all(repo, *checkpoints(repo, "run")[1:])
+        sweep(repo, None, grace_s=0)
+        assert [one.step for one, _ in repack(repo).rewritten] == [30]
+        sweep(repo, None, grace_s=0)
+        store.clear()
+        ckpt.save(40, large).wait()
+        assert FROZEN < store.bytes_in < FROZEN + 20_000, "what moved, and not the other 2,700,000 bytes"
+        store.clear()
+        ckpt.save(50, {**large, "step": 50}).wait()
+        assert store.bytes_in < 20_000
+    loaded = es.load(store, "run", step=40)
+    same({**loaded, "step": 20}, 20)
+    assert np.array_equal(loaded["more"], large["more"])
+    assert undecided(repo, "run") == []
 
 
 def test_a_restore_beside_a_repack_and_a_sweep():

@@ -13,14 +13,17 @@ from everstep.errors import RanksMissing, SaveFailed, SaveTimeout, UsageError
 from everstep.events import Listener
 from everstep.format.digests import Digest
 from everstep.format.entries import Entry
+from everstep.format.ids import parse_save
 from everstep.format.index import Index, Meta
 from everstep.format.limits import FORMAT_MAJOR
 from everstep.format.outline import Outline
 from everstep.format.replicas import Copies, replicas
 from everstep.format.wire import from_bytes, to_bytes
 from everstep.repository.attempts import Attempt
+from everstep.repository.catalogue import committed, current
 from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.divergence import divergence, divergent
+from everstep.repository.reading import read_manifest
 from everstep.repository.repository import Repository
 from everstep.repository.saves import (
     Save,
@@ -162,13 +165,15 @@ def _begun(work: Work) -> Save:
     begun: list[Save] = []
 
     def make() -> bytes:
-        begun.append(begin(work.repository, work.attempt, work.step, bases=bases))
+        begun.append(_on_what_stands(work, begin(work.repository, work.attempt, work.step, bases=bases)))
         return announce(begun[0], plan_digest=work.plan)
 
     told = work.together.from_first(work.topic, make)
     if begun:
         return begun[0]
     save = join(work.attempt, told, bases=bases)
+    if (instead := _in_its_place(work, save)) is not None:
+        save = join(work.attempt, told, bases=(instead,))
     if save.id.step != work.step:
         raise UsageError(
             f"this rank saves step {work.step}, and rank 0 saves step {save.id.step}",
@@ -176,6 +181,40 @@ def _begun(work: Work) -> Save:
             step=work.step,
         )
     return save
+
+
+def _on_what_stands(work: Work, save: Save) -> Save:
+    """The save itself; another one, on the checkpoint that has the base's place, when that was repacked meanwhile."""
+    if work.base is None or save.bases:
+        return save
+    base = work.base.checkpoint
+    instead = current(work.repository, base.run, base.save)
+    if instead is None or instead.save == base.save:
+        return save
+    abort(work.repository, save, f"its base {base} was repacked")
+    return begin(work.repository, work.attempt, work.step, bases=(instead,))
+
+
+def _in_its_place(work: Work, save: Save) -> Checkpoint | None:
+    """On a rank that joined: the base that rank 0 names in the place of the one that this rank knows, if it does."""
+    if work.base is None or save.bases:
+        return None
+    base = work.base.checkpoint
+    for named in save.plan.bases:
+        if named.run == base.run and named.save != str(base.save):
+            return committed(work.repository, named.run, parse_save(named.save))
+    return None
+
+
+def _known(work: Work, save: Save) -> Known:
+    """Where the chunks lie that need not be stored again. Of a base that was repacked, those that did not move."""
+    if work.base is None or not save.bases:
+        return {}
+    base = save.bases[0]
+    if base.save == work.base.checkpoint.save:
+        return work.base.known
+    packs = frozenset(read_manifest(work.repository, base).packs)
+    return {digest: spot for digest, spot in work.base.known.items() if spot[0] in packs}
 
 
 def _uploaded(work: Work, save: Save) -> Index:
@@ -187,7 +226,7 @@ def _uploaded(work: Work, save: Save) -> Index:
         work.staged,
         store=work.repository.store,
         pack_key=lambda number: save.pack_key(work.rank, number),
-        known=work.base.known if work.base and save.bases else {},
+        known=_known(work, save),
         pacer=work.pacer,
         workers=work.workers,
         listener=work.listener,
