@@ -4,6 +4,8 @@ import itertools
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from everstep.cadence import interval
 from everstep.cadence.expectation import expect
@@ -193,6 +195,42 @@ def test_where_nothing_is_ever_lost_only_saves_cost():
     never = expect(JOB, rate=0)
     assert (never.goodput, never.lost, never.down) == (pytest.approx(0.97), 0, 0)
     assert expect(JOB, rate=1e-12).goodput == pytest.approx(never.goodput, rel=1e-6)
+
+
+@given(
+    interval_s=st.floats(1, 1e6),
+    stall=st.floats(0, 1),
+    durable=st.floats(0, 1),
+    slowed=st.floats(0, 1),
+    restart_s=st.floats(0, 1e6),
+    rate=st.floats(1e-9, 1e3),
+    chance=st.floats(0, 1),
+    ahead=st.floats(1, 10),
+)
+def test_the_closed_form_gives_shares_whatever_it_is_asked(
+    interval_s, stall, durable, slowed, restart_s, rate, chance, ahead
+):
+    """Between 0 and 1, and 1 together, also where an outage comes every millisecond or once in a lifetime."""
+    durable_s = interval_s * durable
+    stall_s = durable_s * stall
+    job = Job(
+        interval_s=interval_s,
+        stall_s=stall_s,
+        durable_s=durable_s,
+        slowed_s=(durable_s - stall_s) * slowed,
+        restart_s=restart_s,
+    )
+    notice = Notice(probability=chance, ahead_s=durable_s * ahead, save_s=durable_s)
+    found = expect(job, rate=rate, notice=notice)
+    shares = (found.goodput, found.stalled, found.slowed, found.lost, found.down)
+    assert all(-1e-9 <= share <= 1 + 1e-9 for share in shares)
+    assert sum(shares) == pytest.approx(1)
+
+
+def test_machines_without_memory_are_the_closed_form_by_either_model():
+    """Weibull of shape 1 is the exponential, each machine with its own clock."""
+    played = simulate(JOB, Weibull(mtbf_s=8000, machines=4, shape=1.0), seed=3, horizon_s=2e7)
+    assert played.goodput == pytest.approx(expect(JOB, rate=4 / 8000).goodput, abs=0.005)
 
 
 @pytest.mark.parametrize(

@@ -43,19 +43,20 @@ def expect(job: Job, *, rate: float, notice: Notice | None = None) -> Expected:
     if rate <= 0:
         return _undisturbed(job)
     interval, saves = job.interval_s, notice.saves
-    again = 1 / math.expm1(rate * interval)  # q / (1 - q): saves begun before an outage, in the mean
+    q = math.exp(-rate * interval)
+    again = q / -math.expm1(-rate * interval)  # saves begun before an outage, in the mean
     upload_s = job.durable_s - job.stall_s
     stalled = again * -math.expm1(-rate * job.stall_s) / rate
     slowing = math.exp(-rate * job.stall_s) * -math.expm1(-rate * upload_s) / rate
     slowed = again * slowing * (job.slowed_s / upload_s if upload_s > 0 else 0.0)
     done = 1 / rate - stalled - slowed
-    q = math.exp(-rate * interval)
     per_save = interval - job.stall_s - job.slowed_s
     saved = math.exp(-rate * job.durable_s) * q * (interval + per_save * again)
-    early_s = notice.ahead_s - notice.save_s
     until_notice = saves * math.exp(-rate * notice.ahead_s)
     restarted = math.exp(-rate * job.restart_s)
-    reached = restarted / (1 - restarted * until_notice * math.expm1(rate * early_s)) if saves else restarted
+    # after a notice the restart begins when the save is durable, before the outage itself
+    earlier = saves * math.exp(-rate * notice.save_s) - until_notice
+    reached = restarted / (1 - restarted * earlier)
     trained = rate * reached * (1 - saves + until_notice)
     goodput = rate * reached * ((1 - saves) * saved + until_notice * done)
     lost = rate * reached * (1 - saves) * (done - saved)

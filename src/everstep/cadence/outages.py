@@ -136,10 +136,9 @@ class Replay:
             if one.at > last:
                 moved, last = random.random() * self.blur_s, one.at
             at = one.at + moved
-            if held and one.machines < there:
-                spared = math.comb(one.machines, self.machines) / math.comb(there, self.machines)
-                if random.random() >= spared:
-                    held, hit_at = False, at
+            fewer = held and one.machines < there
+            if fewer and random.random() >= _spared(there, one.machines, self.machines):
+                held, hit_at = False, at
             there = one.machines
             if not held and there >= self.machines:
                 if hit_at < math.inf:
@@ -147,3 +146,11 @@ class Replay:
                 held = True
         if not held and hit_at < math.inf:
             yield Outage(at=hit_at, ready=math.inf)
+
+
+def _spared(before: int, after: int, held: int) -> float:
+    """How likely none of ``held`` machines is among those that went: C(after, held) / C(before, held)."""
+    if after < held:
+        return 0.0
+    ways = (math.lgamma(n + 1) - math.lgamma(n - held + 1) for n in (after, before))
+    return math.exp(next(ways) - next(ways))

@@ -17,8 +17,8 @@ __all__ = ["Answer", "Brings", "Row", "answer"]
 
 _OUTAGES = 4000
 """A model with memory is played for so many outages."""
-_ROUNDS = 20
-"""A trace is played so often, each time with other lots."""
+_ROUNDS, _ROWS = 20, 200_000
+"""A trace is played so often, each time with other lots; a long one as often as comes to so many rows."""
 _MONTH_H = 730.0
 _LEAST_KEPT = 2
 """Fewer checkpoints leave nothing to fall back on when the newest is damaged."""
@@ -139,11 +139,17 @@ def _brings(question: Question, interval_s: float) -> Brings:
             outages_per_s=rate,
         )
     if isinstance(failures, Replay):
-        played = [simulate(job, failures, seed=question.seed + at, notice=notice) for at in range(_ROUNDS)]
+        played = [
+            simulate(job, failures, seed=question.seed + at, notice=notice) for at in range(_rounds(failures))
+        ]
     else:
         horizon = _OUTAGES * question.mtbf_s
         played = [simulate(job, failures, seed=question.seed, horizon_s=horizon, notice=notice)]
     return _together(question, played)
+
+
+def _rounds(replay: Replay) -> int:
+    return max(1, min(_ROUNDS, _ROWS // len(replay.trace.counts)))
 
 
 def _together(question: Question, played: Sequence[Outcome]) -> Brings:
@@ -192,7 +198,7 @@ def _method(question: Question) -> str:
     if isinstance(failures, Exponential):
         return "closed form, outages without memory"
     if isinstance(failures, Replay):
-        return f"simulated: the trace {failures.trace.name}, played {_ROUNDS} times with other lots"
+        return f"simulated: the trace {failures.trace.name}, played {_rounds(failures)} times with other lots"
     return f"simulated: {_OUTAGES} outages, Weibull of shape {failures.shape:g}"
 
 

@@ -34,7 +34,7 @@ _PERIODS: dict[type, float] = {
     KeepWeekly: 7 * 86400.0,
     KeepMonthly: 31 * 86400.0,
 }
-_MOST = 50_000
+_MOST = 20_000
 """A history of more saves is cut to its last ones."""
 
 
