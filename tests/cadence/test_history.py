@@ -88,13 +88,24 @@ def test_attempts_are_told_by_how_they_ended(history):
 
 
 def test_what_was_saved_by_hand_tells_nothing_of_its_end(history):
-    """Nor does a fork, which is an attempt too, or a clock that was set back."""
+    """Nor does a fork, which is an attempt too."""
     history.attempt((100, "due"), (200, ""))
-    attempt = history.attempt()
-    history.clock.now -= 5000
-    assert [life.attempt for life in lives(history.repo, "run", current=attempt + 1)] == [2]
+    history.attempt((10, "due"))
+    assert [life.attempt for life in lives(history.repo, "run", current=3)] == [2]
     fork(history.repo, find(history.repo, "run"), "other", owner="me")
     assert lives(history.repo, "other", current=2) == ()
+
+
+def test_times_that_run_backwards_are_left_out(history):
+    """A clock that was set; the attempt that runs has lived for nothing then."""
+    history.attempt((-50, "due"))
+    history.attempt((70, "due"))
+    current = history.attempt()
+    history.clock.now -= 1000
+    assert [(life.attempt, life.up_s) for life in lives(history.repo, "run", current=current)] == [
+        (2, 70),
+        (3, 0),
+    ]
 
 
 def test_a_save_that_was_given_up_is_no_sign_of_life(history):

@@ -60,7 +60,7 @@ def _last_save(repo: Repository, record: AttemptRecord) -> Summary | None:
     prefix = attempt_commits_prefix(record.run, record.attempt)
     saves = (save_of_commit(record.run, found.key) for found in listed(repo.store, prefix))
     for save in islice((save for save in saves if save is not None), _LOOKED_AT):
-        decision = read_decision(repo, record.run, save)
-        if decision.state == "committed" and decision.summary is not None:
-            return decision.summary
+        summary = read_decision(repo, record.run, save).summary
+        if summary is not None:  # a save that was given up has none
+            return summary
     return None
