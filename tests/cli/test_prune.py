@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 import time
@@ -21,21 +22,27 @@ from tests.cli.worlds import ask
 BEST = {100: 5.0, 200: 1.0, 300: 4.0, 400: 3.0, 500: 2.0, 600: 6.0}
 
 
-def saved(folder, run="digits", steps=tuple(BEST), **settings):
-    """A run with a checkpoint at each step: one large tensor that never changes, one of its own for each."""
+def saved(folder, run="digits", steps=tuple(BEST), own=10_000):
+    """A run with a checkpoint at each step: one tensor of 160 kB that never changes, one of its own for each."""
     rng = np.random.default_rng(0)
     frozen = rng.standard_normal(20_000)
-    with es.Checkpointer(str(folder), run, **settings) as ckpt:
+    with es.Checkpointer(str(folder), run) as ckpt:
         for step in steps:
-            state = {"frozen": frozen, "own": rng.standard_normal(10_000)}
+            state = {"frozen": frozen, "own": rng.standard_normal(own)}
             ckpt.save(step, state, metrics={"val_loss": BEST.get(step, 9.0)}).wait()
     return str(folder)
 
 
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """A store with the run digits, made once."""
+    return saved(tmp_path_factory.mktemp("template") / "store")
+
+
 @pytest.fixture
-def store(tmp_path):
+def store(template, tmp_path):
     """A store with the run digits, at steps 100 to 600."""
-    return saved(tmp_path / "store")
+    return str(shutil.copytree(template, tmp_path / "store"))
 
 
 def launched(store, run, keep):
@@ -239,6 +246,28 @@ class TestWholeStore:
         document = prune(capsys, store, "digits@300", "--yes", "--grace", "0", "--json").json
         assert document["done"]["bytes"] <= shared + 1000  # its plan
         assert ask(capsys, "verify", "child", "--store", store).code == 0
+
+
+class TestRepack:
+    @pytest.fixture
+    def thin(self, tmp_path):
+        """A store whose first pack holds 160 kB that stay, and 240 kB that go with the first checkpoint."""
+        return saved(tmp_path / "thin", steps=(100, 200, 300), own=30_000)
+
+    def test_what_is_mostly_dead_is_written_anew(self, thin, capsys):
+        """The rest of a pack goes as well; steps and content stay."""
+        planned = prune(capsys, thin, "digits", "--keep", "last 2", "--yes", "--grace", "0", "--json").json
+        before = sum(files(thin).values())
+        told = prune(capsys, thin, "digits", "--keep", "all", "--repack", "--dry-run", "--json").json
+        assert told["repack_frees_bytes"] > 200_000
+        assert planned["done"]["repacked"] is None
+        words = ["digits", "--keep", "all", "--repack", "--yes", "--grace", "0"]
+        done = prune(capsys, thin, *words, "--json").json["done"]
+        assert (done["repacked"]["checkpoints"], done["repacked"]["packs"]) == (2, 1)
+        assert before - sum(files(thin).values()) > 200_000
+        assert steps(thin, capsys) == [300, 200]
+        assert ask(capsys, "verify", "--store", thin).code == 0
+        assert "0 checkpoints written anew" in prune(capsys, thin, *words).out
 
 
 class TestWords:

@@ -74,7 +74,9 @@ class Shown:
             return
         gone = self._sum(lambda one: one.bytes)
         objects = self._sum(lambda one: one.objects)
-        output.line(f"{_many(self._pruned)} pruned; {self._size(gone)} freed, in {objects} objects")
+        output.line(
+            f"{_many(self._pruned)} pruned; {self._size(gone)} freed, in {_counted(objects, 'object')}"
+        )
         if self._waiting:
             output.line(
                 f"{_many(self._waiting)} can be undeleted until the first prune after {self._grace}:"
@@ -84,7 +86,7 @@ class Shown:
             done = self._work.repacked
             output.line(
                 f"repacked: {_many(len(done.rewritten))} written anew ({output.bytes_text(done.bytes_written)});"
-                f" {len(done.packs)} packs less, {self._size(max(0, done.bytes_freed))}"
+                f" {_counted(len(done.packs), 'pack')} less, {self._size(max(0, done.bytes_freed))}"
             )
             if done.gave_up:
                 output.say(f"the repack ended early, the next one goes on: {done.gave_up}")
@@ -206,4 +208,8 @@ def _told(plan: PrunePlan) -> list[Verdict]:
 
 
 def _many(count: int) -> str:
-    return "1 checkpoint" if count == 1 else f"{count} checkpoints"
+    return _counted(count, "checkpoint")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"1 {what}" if count == 1 else f"{count} {what}s"
