@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from everstep.errors import AlreadyExists, InvalidName, StoreUnavailable
@@ -50,8 +51,13 @@ def family(repo: Repository, run: str) -> tuple[str, ...]:
     return families(repo, (run,)).runs
 
 
-def families(repo: Repository, runs: tuple[str, ...]) -> Family:
-    """The runs, and all that may refer to packs of theirs, by links of links; one list for each of them."""
+def families(
+    repo: Repository, runs: tuple[str, ...], before: Callable[[str], object] | None = None
+) -> Family:
+    """The runs, and all that may refer to packs of theirs, by links of links; one list for each of them.
+
+    ``before`` is called with each run before its links are listed.
+    """
     found: list[str] = []
     copied: dict[str, int] = {}
     waiting = deque(runs)
@@ -60,6 +66,8 @@ def families(repo: Repository, runs: tuple[str, ...]) -> Family:
         if run in found:
             continue
         found.append(run)
+        if before is not None:
+            before(run)
         prefix = heirs_prefix(run)
         for one in listed(repo.store, prefix):
             name = one.key.removeprefix(prefix)

@@ -42,6 +42,7 @@ __all__ = [
     "save_of_pack",
     "save_of_plan",
     "save_prefix",
+    "saves_prefix",
     "sweep_key",
     "sweeps_prefix",
     "tag_key",
@@ -107,9 +108,14 @@ def save_of_plan(run: str, key: str) -> SaveId | None:
     return parse_save(match[1]) if match else None
 
 
+def saves_prefix(run: str) -> str:
+    """Under it the indexes and manifests of all saves of the run."""
+    return f"runs/{run}/saves/"
+
+
 def save_prefix(run: str, save: SaveId) -> str:
     """Under it the save's indexes and manifest."""
-    return f"runs/{run}/saves/{save}/"
+    return f"{saves_prefix(run)}{save}/"
 
 
 def index_key(run: str, save: SaveId, rank: int, digest: str) -> str:

@@ -39,8 +39,7 @@ def check_whole(
         mark_verified(repo, newest.run, newest.save, by="prune")
         return
     try:
-        lists.parts_now(newest)
-        indexes = read_indexes(repo, newest)
+        indexes = read_indexes(repo, newest, manifest=lists.manifest_now(newest))
     except IntegrityError as error:
         raise _damaged(newest, error.message, key=str(error.fields.get("key", ""))) from error
     needed = _needed(indexes)

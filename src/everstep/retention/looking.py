@@ -10,20 +10,25 @@ from everstep.format.ids import SaveId, parse_save
 from everstep.format.records import Parent
 from everstep.repository.catalogue import decided
 from everstep.repository.checkpoint import Checkpoint, checkpoint_of
+from everstep.repository.decisions import decision
 from everstep.repository.keys import plans_prefix, save_of_pack, save_of_plan
 from everstep.repository.objects import listed
 from everstep.repository.parallel import gather
 from everstep.repository.plans import read_plan
 from everstep.repository.repository import Repository
 from everstep.repository.stale import abort_stale
-from everstep.repository.tombs import Grave, graves
+from everstep.repository.tombs import Grave, find_grave
 from everstep.retention.marking import PackLists
 from everstep.retention.store_time import StoreTime
 from everstep.store.protocol import Listed
 
-__all__ = ["Look", "Place", "Seen", "look"]
+__all__ = ["Look", "Overtaken", "Place", "Seen", "look"]
 
 Place = tuple[str, SaveId]
+
+
+class Overtaken(Exception):
+    """Another prune went on meanwhile, and what was seen does not fit together: look again from the beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +47,14 @@ class Look:
     """What some runs hold.
 
     ``plans`` by run and save, with their size. ``decided`` are the saves with a commit record, ``undecided`` those
-    with a plan alone, and ``bases`` what these rely on. ``live`` are packs that are needed, ``named`` the saves whose
-    packs are, whatever these are. ``standing`` are the committed saves that are not pruned.
+    with a plan alone, and ``bases`` what these rely on, each with those that do. ``live`` are packs that are needed,
+    ``named`` the saves whose packs are, whatever these are. ``standing`` are the committed saves that are not pruned.
     """
 
     plans: dict[Place, Listed] = field(default_factory=dict)
     decided: dict[str, frozenset[SaveId]] = field(default_factory=dict)
     undecided: set[Place] = field(default_factory=set)
-    bases: set[Place] = field(default_factory=set)
+    bases: dict[Place, list[Place]] = field(default_factory=dict)
     live: set[str] = field(default_factory=set)
     named: set[SaveId] = field(default_factory=set)
     standing: dict[str, list[Checkpoint]] = field(default_factory=dict)
@@ -81,8 +86,10 @@ def look(
 ) -> Look:
     """Look at the plans of all these runs, then at their commit records, then at what stands.
 
-    ``frozen`` are the dead whose packs may go; they were frozen before. Undecided saves that are older than
-    ``stale_s`` are given up. Raises an `IntegrityError` for a manifest that is needed and cannot be read.
+    ``seen`` tells of each run which saves were pruned, listed before its heirs were. ``frozen`` are the dead whose
+    packs may go. Undecided saves that are older than ``stale_s`` are given up. Raises an `IntegrityError` for a
+    manifest that is needed and cannot be read, and `Overtaken` when one is gone that another sweep has deleted since
+    the dead were frozen.
     """
     names = list(runs)
     found = Look()
@@ -91,10 +98,9 @@ def look(
             if (save := save_of_plan(run, one.key)) is not None:
                 found.plans[run, save] = one
     for run in names:
-        _records(repo, run, found, seen.get(run), time=time, stale_s=stale_s)
+        _records(repo, run, found, seen[run].decided, time=time, stale_s=stale_s)
     for run in names:
-        dead = seen[run].graves if run in seen else graves(repo, run)
-        _stand(run, found, dead, frozen, lists)
+        _stand(repo, run, found, seen[run].graves, frozen=frozen, lists=lists)
     for run, save in sorted(found.bases):
         _base(repo, run, save, found, lists)
     return found
@@ -104,14 +110,13 @@ def _records(
     repo: Repository,
     run: str,
     found: Look,
-    seen: Seen | None,
+    known: frozenset[SaveId] | None,
     *,
     time: StoreTime,
     stale_s: float,
 ) -> None:
     """Who is decided. The list is not made again when every plan is of a save that was decided before."""
     planned = {save for where, save in found.plans if where == run}
-    known = seen.decided if seen is not None else None
     done = known if known is not None and planned <= known else frozenset(decided(repo, run))
     open_saves = sorted(planned - done)
     for save in abort_stale(
@@ -129,7 +134,7 @@ def _records(
         found.named.add(save)
         for base in bases:
             place = (base.run, parse_save(base.save))
-            found.bases.add(place)
+            found.bases.setdefault(place, []).append((run, save))
             found.named.add(place[1])
 
 
@@ -142,7 +147,13 @@ def _bases(repo: Repository, run: str, save: SaveId) -> tuple[Parent, ...] | Non
 
 
 def _stand(
-    run: str, found: Look, dead: Mapping[SaveId, Grave], frozen: frozenset[Place], lists: PackLists
+    repo: Repository,
+    run: str,
+    found: Look,
+    dead: Mapping[SaveId, Grave],
+    *,
+    frozen: frozenset[Place],
+    lists: PackLists,
 ) -> None:
     """The packs of all that stands, and of the pruned that are not frozen, as far as these are still there."""
     saves = [
@@ -152,21 +163,31 @@ def _stand(
     ]
     committed = lists.committed(run, sorted(saves))
     found.standing[run] = [one for one in committed if one.save not in dead]
-    for packs in gather(lambda one: _packs(one, lists, must=one.save not in dead), committed):
+    for packs in gather(lambda one: _packs(repo, one, lists, dead), committed):
         found.live |= packs
 
 
-def _packs(checkpoint: Checkpoint, lists: PackLists, *, must: bool) -> frozenset[str]:
+def _packs(
+    repo: Repository, checkpoint: Checkpoint, lists: PackLists, dead: Mapping[SaveId, Grave]
+) -> frozenset[str]:
     try:
         return lists.packs(checkpoint)
-    except MissingObject:
-        if must:
-            raise
-        return frozenset()  # a sweep is at work on it
+    except MissingObject as error:
+        if checkpoint.save in dead:
+            return (
+                frozenset()
+            )  # another sweep is at work on it: whoever relies on it has a plan that was seen
+        if find_grave(repo, checkpoint.run, checkpoint.save) is not None:
+            raise Overtaken from error
+        raise
 
 
 def _base(repo: Repository, run: str, save: SaveId, found: Look, lists: PackLists) -> None:
-    """The packs of a base; one without a manifest was swept before the plan that names it was there."""
+    """The packs of a base.
+
+    A sweep that has deleted its manifest saw the plan that names it decided, or saw it not: then its writer has seen
+    the tomb, and does without this base.
+    """
     try:
         record = lists.decision(run, save)
     except ObjectNotFound:
@@ -175,6 +196,8 @@ def _base(repo: Repository, run: str, save: SaveId, found: Look, lists: PackList
         return
     try:
         found.live |= lists.packs(checkpoint_of(record, run, save))
-    except MissingObject:
-        if save not in graves(repo, run):
+    except MissingObject as error:
+        if find_grave(repo, run, save) is None:
             raise
+        if any(decision(repo, *place) is not None for place in found.bases[run, save]):
+            raise Overtaken from error

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from everstep.errors import MissingObject, ObjectNotFound
 from everstep.format.ids import SaveId
-from everstep.format.manifest import IndexRef
+from everstep.format.manifest import IndexRef, Manifest
 from everstep.format.records import CommitRecord
 from everstep.repository.checkpoint import Checkpoint, checkpoint_of
 from everstep.repository.decisions import read_decision
@@ -43,6 +43,7 @@ class PackLists:
         self._sizes: dict[str, int] = {}
         self._names: dict[str, str] = {}
         self._left: set[tuple[str, SaveId]] = set()
+        self._clean: dict[str, frozenset[SaveId]] = {}
         self.tidied: set[str] = set()
 
     def decision(self, run: str, save: SaveId) -> CommitRecord:
@@ -71,10 +72,10 @@ class PackLists:
         whether or not the checkpoint was pruned.
         """
         found = self._parts.get((checkpoint.run, checkpoint.save))
-        return found if found is not None else self.parts_now(checkpoint)
+        return found if found is not None else self._remember(checkpoint, self.manifest_now(checkpoint))
 
-    def parts_now(self, checkpoint: Checkpoint) -> Parts:
-        """As `parts`, read from the store whatever is remembered."""
+    def manifest_now(self, checkpoint: Checkpoint) -> Manifest:
+        """The manifest, read from the store whatever is remembered. Raises as `parts`."""
         try:
             manifest = load_manifest(self._repo, checkpoint)
         except ObjectNotFound as error:
@@ -85,11 +86,14 @@ class PackLists:
                 step=checkpoint.step,
                 **error.fields,
             ) from error
+        self._remember(checkpoint, manifest)
+        return manifest
+
+    def _remember(self, checkpoint: Checkpoint, manifest: Manifest) -> Parts:
         with self._lock:
             packs = frozenset(self._names.setdefault(key, key) for key in manifest.packs)
-            found = self._parts[checkpoint.run, checkpoint.save] = Parts(
-                packs=packs, indexes=manifest.indexes
-            )
+            found = Parts(packs=packs, indexes=manifest.indexes)
+            self._parts[checkpoint.run, checkpoint.save] = found
         return found
 
     def packs(self, checkpoint: Checkpoint) -> frozenset[str]:
@@ -122,6 +126,14 @@ class PackLists:
     def is_left(self, place: tuple[str, SaveId]) -> bool:
         """Whether `leave` was told of it."""
         return place in self._left
+
+    def clean(self, run: str, dead: Collection[SaveId]) -> None:
+        """Remember that a sweep has left nothing of these dead saves of a run."""
+        self._clean[run] = frozenset(dead)
+
+    def is_clean(self, run: str, dead: Collection[SaveId]) -> bool:
+        """Whether `clean` was told of all these."""
+        return run in self._clean and self._clean[run].issuperset(dead)
 
     def forget(self, run: str, save: SaveId) -> None:
         """What a swept save had is of no use any more."""

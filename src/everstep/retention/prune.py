@@ -47,13 +47,13 @@ class PrunePlan:
 class Pruned:
     """What a prune did: ``tombed`` are the checkpoints that it gave up, the rest is as in `Swept`."""
 
-    tombed: tuple[Checkpoint, ...]
-    swept: tuple[Place, ...]
-    waiting: tuple[Place, ...]
-    undeleted: tuple[Place, ...]
-    packs: int
-    objects: int
-    bytes: int
+    tombed: tuple[Checkpoint, ...] = ()
+    swept: tuple[Place, ...] = ()
+    waiting: tuple[Place, ...] = ()
+    undeleted: tuple[Place, ...] = ()
+    packs: int = 0
+    objects: int = 0
+    bytes: int = 0
 
 
 def plan_prune(
@@ -82,10 +82,11 @@ def plan_prune(
     if not done:
         find_run(repo, run)
     standing = lists.committed(run, _newest_first(done - dead.keys()))
-    pinned = find_pinned(repo, StoreTime(repo))
+    pinned = find_pinned(repo, StoreTime(repo), {run: dead})
+    groups = _same(standing)
     budgets = bool(policy.budgets)
-    candidates = [_candidate(one, marks, pinned, lists, budgets=budgets) for one in standing]
-    packs = frozenset().union(*(one.packs or () for one in candidates))
+    candidates = [_candidate(group, marks, pinned, lists, budgets=budgets) for group in groups]
+    packs = frozenset[str]().union(*(one.packs or () for one in candidates))
     choice = choose(
         candidates,
         policy,
@@ -94,13 +95,16 @@ def plan_prune(
         price_per_gb_month=price_per_gb_month,
     )
     choice = _dropped(run, choice, drop)
-    if choice.deleted:
-        check_whole(repo, standing[0], check, lists=lists, listener=listener)
+    gone = {one.save for one in choice.deleted}
+    victims = [one for group in groups if group[0].save in gone for one in group]
+    if victims:
+        check_whole(repo, candidates[0].checkpoint, check, lists=lists, listener=listener)
+    stay = [one for one in standing if one not in victims]
     return PrunePlan(
         run=run,
         choice=choice,
-        victims=choice.deleted,
-        frees_bytes=_frees(repo, run, choice, done, lists) if measure else None,
+        victims=tuple(victims),
+        frees_bytes=_frees(repo, run, victims, stay, done=done, lists=lists) if measure else None,
         seen=Seen(graves=dead, decided=done),
         why=policy.text(),
     )
@@ -119,6 +123,9 @@ def prune(
 
     Others are told at once; within the grace a checkpoint can be undeleted. ``stop`` is asked between requests.
     """
+    lists = lists or PackLists(repo)
+    if not plan.victims and lists.is_clean(plan.run, plan.seen.graves.keys()):
+        return Pruned()
     buried: dict[SaveId, Grave] = dict(plan.seen.graves)
     tombed = []
     for one in plan.victims:
@@ -136,6 +143,8 @@ def prune(
         lists=lists,
         seen={plan.run: seen},
     )
+    if not done.waiting and not done.undeleted:
+        lists.clean(plan.run, buried.keys())
     return Pruned(
         tombed=tuple(one for one in tombed if (one.run, one.save) not in done.undeleted),
         swept=done.swept,
@@ -151,15 +160,33 @@ def _newest_first(saves: Iterable[SaveId]) -> list[SaveId]:
     return sorted(saves, key=lambda save: (-save.attempt, -save.step, save.nonce))
 
 
+def _same(standing: Sequence[Checkpoint]) -> list[list[Checkpoint]]:
+    """Checkpoints with those that they replace (repacked): one thing to a policy. The last one stands for all."""
+    later = {one.replaces: one.save for one in standing if one.replaces}
+    groups: dict[SaveId, list[Checkpoint]] = {}
+    for one in standing:
+        name = one.save
+        while (after := later.get(str(name))) is not None:
+            name = after
+        groups.setdefault(name, []).append(one)
+    return [sorted(group, key=lambda one: one.save != name) for name, group in groups.items()]
+
+
 def _candidate(
-    one: Checkpoint, marks: frozenset[SaveId], pinned: Pinned, lists: PackLists, *, budgets: bool
+    group: Sequence[Checkpoint],
+    marks: frozenset[SaveId],
+    pinned: Pinned,
+    lists: PackLists,
+    *,
+    budgets: bool,
 ) -> Candidate:
-    place = (one.run, one.save)
+    places = [(one.run, one.save) for one in group]
+    names = {name for place in places for name in pinned.tagged.get(place, ())}
     return Candidate(
-        checkpoint=replace(one, tags=tuple(sorted(pinned.tagged.get(place, ())))),
-        verified=one.save in marks,
-        pinned_by=pinned.read.get(place, ()),
-        packs=lists.packs(one) if budgets else None,
+        checkpoint=replace(group[0], tags=tuple(sorted(names))),
+        verified=any(one.save in marks for one in group),
+        pinned_by=tuple(owner for place in places for owner in pinned.read.get(place, ())),
+        packs=frozenset[str]().union(*(lists.packs(one) for one in group)) if budgets else None,
     )
 
 
@@ -184,18 +211,26 @@ def _dropped(run: str, choice: Choice, drop: Sequence[Checkpoint]) -> Choice:
     return replace(choice, verdicts=tuple(verdicts))
 
 
-def _frees(repo: Repository, run: str, choice: Choice, done: frozenset[SaveId], lists: PackLists) -> int:
+def _frees(
+    repo: Repository,
+    run: str,
+    victims: Sequence[Checkpoint],
+    stay: Sequence[Checkpoint],
+    *,
+    done: frozenset[SaveId],
+    lists: PackLists,
+) -> int:
     """The bytes of packs, indexes and manifests that only victims need: no checkpoint of this run, and of no heir.
 
     Packs that another run's saves wrote are not counted: only a sweep of the whole store deletes them.
     """
-    needed = set[str]().union(*(lists.packs(one) for one in choice.kept))
-    for heir in family(repo, run) if choice.deleted else ():
+    if not victims:
+        return 0
+    needed = set[str]().union(*(lists.packs(one) for one in stay))
+    for heir in family(repo, run):
         if heir != run:
             saves = frozenset(decided(repo, heir)) - graves(repo, heir).keys()
             needed.update(*(lists.packs(one) for one in lists.committed(heir, saves)))
-    gone = {key for one in choice.deleted for key in lists.packs(one) - needed if save_of_pack(key) in done}
-    small = sum(
-        one.manifest_size + sum(ref.size for ref in lists.parts(one).indexes) for one in choice.deleted
-    )
+    gone = {key for one in victims for key in lists.packs(one) - needed if save_of_pack(key) in done}
+    small = sum(one.manifest_size + sum(ref.size for ref in lists.parts(one).indexes) for one in victims)
     return small + sum(lists.sizes(gone).values())

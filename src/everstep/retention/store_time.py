@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from everstep.errors import StoreUnavailable
+from everstep.errors import EverstepError
 from everstep.repository.repository import Repository
 from everstep.store.protocol import Listed
 
@@ -46,5 +46,5 @@ class StoreTime:
             for _ in self.saw(self._repo.store.list(prefix)):
                 pass
             self._repo.store.delete(f"{prefix}now")
-        except StoreUnavailable:
-            return  # it is later than was seen, and nothing is decided by that
+        except EverstepError:
+            return  # it is later than was seen, and who may not write goes by that
