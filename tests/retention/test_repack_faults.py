@@ -7,6 +7,7 @@ import contextlib
 import pytest
 
 from everstep.errors import EverstepError
+from everstep.format.ids import parse_save
 from everstep.repository.attempts import claim
 from everstep.repository.catalogue import checkpoints, find, newest, resolve
 from everstep.repository.fork import fork
@@ -14,6 +15,7 @@ from everstep.repository.repository import Repository
 from everstep.repository.saves import begin, commit, write_index
 from everstep.repository.settle import undecided
 from everstep.repository.tags import set_tag
+from everstep.repository.tombs import tombed
 from everstep.repository.verify import verify
 from everstep.retention.repack import repack
 from everstep.retention.space import space
@@ -200,6 +202,64 @@ def test_a_save_under_way_whose_base_is_replaced():
     repack(repo)
     sweep(repo, None, grace_s=0)
     assert content(repo, find(repo, "run", 50)) == leaves(50)
+
+
+def test_what_was_donated_counts_only_while_its_home_stands():
+    """The checkpoint that a chunk was moved into is pruned and swept before the next one names it: it is moved again."""
+    repo = family()
+
+    def rival() -> None:
+        bury_all(repo, find(repo, "run", 20), find(repo, "child", 20))
+        sweep(repo, None, grace_s=0)
+
+    plans = Before(repo.store, "runs/run/plans/s0000000000000030", rival)
+    done = repack(reopened(repo, plans))
+    assert {old.step for old, _ in done.rewritten} == {20, 30, 40}
+    sweep(repo, None, grace_s=0)
+    assert [one.step for one in checkpoints(repo, "run")] == [40, 30]
+    assert [damage for one in checkpoints(repo, "run") for damage in verify(repo, one)] == []
+
+
+def test_a_commit_that_was_not_followed_by_its_tomb():
+    """A list shows the new one alone, with the old one's tags; the next repack ends it and writes nothing anew."""
+    repo = family()
+
+    def die() -> None:
+        raise Crashed("before the tomb")
+
+    with pytest.raises(Crashed):
+        repack(reopened(repo, Before(repo.store, "runs/run/tombs/s0000000000000030", die)))
+    new = next(one for one in checkpoints(repo, "run") if one.step == 30)
+    assert new.tags == ("best",)
+    assert not tombed(repo, "run", parse_save(new.replaces))
+    rest = repack(reopened(repo, repo.store, salt=2))
+    assert [old.step for old, _ in rest.rewritten] == [40]
+    assert rest.bytes_written == 0
+    assert find(repo, "run", 30).save == new.save
+    assert tombed(repo, "run", parse_save(new.replaces))
+    finish(reopened(repo, repo.store, salt=3))
+
+
+class Before:
+    """A store that does something once, before a key that begins so is created."""
+
+    def __init__(self, inner: Store, prefix: str, action) -> None:
+        self._inner = inner
+        self.url = inner.url
+        self.get, self.get_range, self.list, self.delete = (
+            inner.get,
+            inner.get_range,
+            inner.list,
+            inner.delete,
+        )
+        self._prefix = prefix
+        self._action = action
+
+    def create(self, key, body):
+        if self._action and key.startswith(self._prefix):
+            action, self._action = self._action, None
+            action()
+        self._inner.create(key, body)
 
 
 class Beside:
