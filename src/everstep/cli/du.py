@@ -176,7 +176,9 @@ def _notes(found: Space) -> list[str]:
     notes = [f"not added up: {error.message}" for error in found.damage]
     if found.missing:
         shown = ", ".join(found.missing[:_SHOWN]) + (" ..." if len(found.missing) > _SHOWN else "")
-        packs = "pack that checkpoints need is" if len(found.missing) == 1 else "packs that checkpoints need are"
+        packs = (
+            "pack that checkpoints need is" if len(found.missing) == 1 else "packs that checkpoints need are"
+        )
         notes.append(f"{len(found.missing)} {packs} missing: {shown}")
         notes.append("list what is damaged with: everstep verify")
     if found.garbage:
