@@ -203,6 +203,36 @@ class TestPrune:
         assert document["runs"][0]["keep"] == "last 2"
         assert document["deleted"] == 1
 
+    @pytest.mark.parametrize("words", [["digits@200"], ["digits", "--keep", "last 2"]])
+    def test_a_damaged_checkpoint_can_be_given_up(self, words, store, capsys):
+        """One whose description is gone is in nobody's way; those that stay are whole."""
+        (manifest,) = Path(store).glob("runs/digits/saves/*200-*/manifest.*")
+        manifest.unlink()
+        assert prune(capsys, store, *words, "--dry-run").code == 0
+        answer = prune(capsys, store, *words, "--yes", "--grace", "0")
+        assert answer.code == 0, answer.err
+        assert 200 not in steps(store, capsys)
+        assert ask(capsys, "verify", "--store", store).code == 0
+
+    def test_nothing_is_swept_while_one_that_stays_is_damaged(self, store, capsys):
+        """It may need what would be deleted; it is named, and can be given up."""
+        (manifest,) = Path(store).glob("runs/digits/saves/*200-*/manifest.*")
+        manifest.unlink()
+        before = files(store)
+        document = prune(capsys, store, "digits@100", "--dry-run", "--json").json
+        assert document["frees_bytes"] is None
+        answer = prune(capsys, store, "digits@100", "--yes", "--grace", "0")
+        assert answer.code == 6
+        assert "digits@200" in answer.err
+        assert before.keys() <= files(store).keys()
+        assert prune(capsys, store, "digits@200", "--yes", "--grace", "0").code == 0
+        assert ask(capsys, "verify", "--store", store).code == 0
+
+    def test_what_was_given_up_by_name_says_so(self, store, capsys):
+        """In the list of what can come back."""
+        prune(capsys, store, "digits@200", "--yes")
+        assert "asked for" in ask(capsys, "undelete", "digits", "--list", "--store", store).out
+
 
 class TestWholeStore:
     def test_every_run_goes_by_its_own_policy(self, tmp_path, capsys):

@@ -121,8 +121,11 @@ class Shown:
         return sum(len(plan.victims) for plan in self._work.plans)
 
     @property
-    def _frees(self) -> int:
-        return sum(plan.frees_bytes or 0 for plan in self._work.plans)
+    def _frees(self) -> int | None:
+        """None where a checkpoint that stays cannot be read."""
+        found = [plan.frees_bytes for plan in self._work.plans]
+        known = [count for count in found if count is not None]
+        return sum(known) if len(known) == len(found) else None
 
     @property
     def _pruned(self) -> int:
@@ -143,14 +146,15 @@ class Shown:
 
     def _what(self) -> str:
         of = sum(len(plan.choice.verdicts) for plan in self._work.plans)
-        return f"{self._victims} of {_many(of)}, which frees {self._size(self._frees)}"
+        frees = "nothing while one that stays is damaged" if self._frees is None else self._size(self._frees)
+        return f"{self._victims} of {_many(of)}, which frees {frees}"
 
     def _size(self, count: int) -> str:
         dollars = self._dollars(count)
         return output.bytes_text(count) + ("" if dollars is None else f" ({money_text(dollars)} a month)")
 
-    def _dollars(self, count: int) -> float | None:
-        return None if self._prices is None else count / BILLED_GB * self._prices.gb_month
+    def _dollars(self, count: int | None) -> float | None:
+        return None if count is None or self._prices is None else count / BILLED_GB * self._prices.gb_month
 
     def _plan_fields(self, plan: PrunePlan) -> dict[str, object]:
         return {
@@ -158,7 +162,7 @@ class Shown:
             "keep": self._work.asked.policies[plan.run].text(),
             "notes": list(plan.choice.notes),
             "frees_bytes": plan.frees_bytes,
-            "frees_dollars_a_month": self._dollars(plan.frees_bytes or 0),
+            "frees_dollars_a_month": self._dollars(plan.frees_bytes),
             "checkpoints": [
                 {
                     **checkpoint_fields(one.checkpoint),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from everstep.errors import UsageError
+from everstep.errors import IntegrityError, UsageError
 from everstep.events import Listener, silent
 from everstep.format.ids import SaveId
 from everstep.repository.catalogue import decided
@@ -25,14 +25,18 @@ from everstep.retention.policy import Policy
 from everstep.retention.store_time import StoreTime
 from everstep.retention.sweep import Swept, never, sweep
 
-__all__ = ["PrunePlan", "Pruned", "plan_prune", "prune"]
+__all__ = ["ASKED", "PrunePlan", "Pruned", "plan_prune", "prune"]
+
+ASKED = "asked for"
+"""Why a checkpoint goes that people named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunePlan:
     """What a prune would do. ``frees_bytes`` is what the store would lose once nothing is in its grace.
 
-    It is None when it was not asked for. ``seen`` and ``why`` are for `prune`.
+    It is None when it was not asked for, and where a checkpoint that stays cannot be read. ``seen`` and ``why``
+    are for `prune`.
     """
 
     run: str
@@ -127,11 +131,13 @@ def prune(
     if not plan.victims and lists.is_clean(plan.run, plan.seen.graves.keys()):
         return Pruned()
     buried: dict[SaveId, Grave] = dict(plan.seen.graves)
+    asked = {one.checkpoint.save for one in plan.choice.verdicts if one.reasons == (ASKED,)}
     tombed = []
     for one in plan.victims:
         if stop():
             break
-        buried[one.save] = bury(repo, plan.run, one.save, why=plan.why)
+        why = ASKED if one.save in asked else plan.why
+        buried[one.save] = bury(repo, plan.run, one.save, why=why)
         tombed.append(one)
     seen = Seen(graves=buried, decided=plan.seen.decided)
     done: Swept = sweep(
@@ -186,8 +192,16 @@ def _candidate(
         checkpoint=replace(group[0], tags=tuple(sorted(names))),
         verified=any(one.save in marks for one in group),
         pinned_by=tuple(owner for place in places for owner in pinned.read.get(place, ())),
-        packs=frozenset[str]().union(*(lists.packs(one) for one in group)) if budgets else None,
+        packs=_packs(group, lists) if budgets else None,
     )
+
+
+def _packs(checkpoints: Iterable[Checkpoint], lists: PackLists) -> frozenset[str] | None:
+    """All packs that these need; None where one of them cannot be read."""
+    try:
+        return frozenset[str]().union(*(lists.packs(one) for one in checkpoints))
+    except IntegrityError:
+        return None
 
 
 def _dropped(run: str, choice: Choice, drop: Sequence[Checkpoint]) -> Choice:
@@ -207,7 +221,7 @@ def _dropped(run: str, choice: Choice, drop: Sequence[Checkpoint]) -> Choice:
                     run=run,
                     step=one.step,
                 )
-        verdicts.append(Verdict(checkpoint=one, keep=False, reasons=("asked for",)))
+        verdicts.append(Verdict(checkpoint=one, keep=False, reasons=(ASKED,)))
     return replace(choice, verdicts=tuple(verdicts))
 
 
@@ -219,18 +233,22 @@ def _frees(
     *,
     done: frozenset[SaveId],
     lists: PackLists,
-) -> int:
+) -> int | None:
     """The bytes of packs, indexes and manifests that only victims need: no checkpoint of this run, and of no heir.
 
-    Packs that another run's saves wrote are not counted: only a sweep of the whole store deletes them.
+    Packs that another run's saves wrote are not counted: only a sweep of the whole store deletes them. What a damaged
+    victim has is not counted either. None where one that stays is damaged: then nothing is swept.
     """
     if not victims:
         return 0
-    needed = set[str]().union(*(lists.packs(one) for one in stay))
-    for heir in family(repo, run):
-        if heir != run:
-            saves = frozenset(decided(repo, heir)) - graves(repo, heir).keys()
-            needed.update(*(lists.packs(one) for one in lists.committed(heir, saves)))
-    gone = {key for one in victims for key in lists.packs(one) - needed if save_of_pack(key) in done}
-    small = sum(one.manifest_size + sum(ref.size for ref in lists.parts(one).indexes) for one in victims)
+    others = [heir for heir in family(repo, run) if heir != run]
+    alive = [
+        lists.committed(heir, frozenset(decided(repo, heir)) - graves(repo, heir).keys()) for heir in others
+    ]
+    needed = _packs([*stay, *(one for heir in alive for one in heir)], lists)
+    if needed is None:
+        return None
+    whole = [one for one in victims if _packs([one], lists) is not None]
+    gone = {key for one in whole for key in lists.packs(one) - needed if save_of_pack(key) in done}
+    small = sum(one.manifest_size + sum(ref.size for ref in lists.parts(one).indexes) for one in whole)
     return small + sum(lists.sizes(gone).values())
