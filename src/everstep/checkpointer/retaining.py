@@ -13,6 +13,7 @@ from everstep.repository.verified import mark_verified
 from everstep.retention import Policy
 from everstep.retention.marking import PackLists
 from everstep.retention.prune import plan_prune, prune
+from everstep.retention.store_prices import usual_prices
 
 __all__ = ["Retaining"]
 
@@ -112,6 +113,7 @@ class Retaining:
         whole, self._whole = self._whole, None
         if whole is not None:
             mark_verified(self._repository, whole.run, whole.save, by="restore")
+        prices = usual_prices(self._repository.store.url)
         plan = plan_prune(
             self._repository,
             self._run,
@@ -119,6 +121,8 @@ class Retaining:
             now=self._repository.clock(),
             check="light",
             lists=self._lists,
+            measure=False,
+            price_per_gb_month=None if prices is None else prices.gb_month,
         )
         done = prune(
             self._repository, plan, grace_s=self._grace_s, stop=self._stopped.is_set, lists=self._lists
