@@ -137,6 +137,7 @@ def test_the_three_floors():
     assert decided(Auto(mtbf="10m"), measured(1, durable_s=400)) == 500
     assert decided(Auto(mtbf="10m"), measured(0.01)) == 60
     assert decided(Auto(mtbf="10m", at_least="20s"), measured(0.01)) == 20
+    assert decided(Auto(mtbf="1m", at_least="0.1s"), measured(0, durable_s=0)) == pytest.approx(0.35, rel=0.1)
 
 
 def test_interruptions_seen_make_saves_more_frequent_and_uptime_rarer():
