@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -100,6 +101,20 @@ def test_a_job_of_few_machines_among_many_is_hit_as_often_as_the_lot_says():
     assert outcome.outages / 3999 == pytest.approx(1 - math.comb(12, 3) / math.comb(16, 3), abs=0.03)
 
 
+def test_a_blurred_trace_keeps_its_order_and_is_in_step_with_nothing():
+    """Changes on whole minutes move on by less than a minute, those of one time together."""
+    trace = told(*itertools.chain.from_iterable([(at, 0), (at, 1)] for at in range(60, 60_000, 60)))
+    assert trace.resolution_s == 60
+    replay = Replay(trace=trace, blur_s=trace.resolution_s)
+    found = list(replay.outages(Random(0)))
+    assert len(found) == 998
+    moved = [one.at % 60 for one in found]
+    assert [one.at // 60 for one in found] == [one.at // 60 for one in Replay(trace=trace).outages(Random(0))]
+    assert all(one.ready == one.at for one in found)
+    assert len(set(moved)) == len(moved)
+    assert 25 < sum(moved) / len(moved) < 35
+
+
 def test_the_same_seed_plays_the_same_and_every_second_is_accounted_for():
     """All failure models, with and without notices; another seed plays otherwise."""
     trace = told(*[(at, 8 - at % 3) for at in range(0, 50_000, 700)])
@@ -129,8 +144,6 @@ def test_weibull_outages_come_in_bursts():
     """A shape below 1 has more variation than its mean; shape 1 is the model without memory."""
 
     def variation(outages):
-        from random import Random
-
         times = [one.at for one in itertools.islice(outages.outages(Random(1)), 20_000)]
         gaps = [b - a for a, b in itertools.pairwise(times)]
         mean = sum(gaps) / len(gaps)

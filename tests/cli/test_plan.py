@@ -93,30 +93,22 @@ def test_a_run_is_measured(capsys, tmp_path):
     frozen = np.random.default_rng(0).standard_normal(2**20)
     for _ in range(2):
         state = {"frozen": frozen, "head": np.zeros(2**18)}
-        with es.Checkpointer(store, "digits", every="1 step", keep="last 7") as ckpt:
+        with es.Checkpointer(store, "digits", every=["1 step", "auto"], keep="last 7") as ckpt:
             for step in itertools.islice(ckpt.loop(state, until=50), 4):
                 state["head"] += step
                 ckpt.wait()
-    answer = ask(
-        capsys,
-        "plan",
-        "--store",
-        store,
-        "--run",
-        "digits",
-        "--restart",
-        "1m",
-        "--bandwidth",
-        "1GB/s",
-        "--json",
-    )
+    words = ("plan", "--store", store, "--run", "digits", "--restart", "1m", "--json")
+    answer = ask(capsys, *words)
     assert answer.code == 0
-    origins = {one["name"]: one["from"] for one in answer.json["assumed"]}
-    assert origins["state"] == "measured: run digits"
-    assert origins["changed"] == "measured: run digits"
-    assert origins["mtbf"].startswith("measured: run digits, 1 interruptions in")
-    assert origins["restart"] == "given"
+    found = {one["name"]: one for one in answer.json["assumed"]}
+    for name in ("state", "changed", "stall", "bandwidth"):
+        assert found[name]["from"] == "measured: run digits"
+    assert found["mtbf"]["from"].startswith("measured: run digits, 1 interruptions in")
+    assert found["restart"]["from"] == "given"
     assert answer.json["recommended"]["keep"] == "last 7"
+    two = {one["name"]: one for one in ask(capsys, *words, "--machines", "2").json["assumed"]}
+    assert two["mtbf"]["value"] == pytest.approx(2 * found["mtbf"]["value"])
+    assert two["bandwidth"]["value"] == pytest.approx(found["bandwidth"]["value"] / 2)
 
 
 def test_a_store_is_probed_for_its_bandwidth_and_left_as_it_was(capsys, tmp_path):

@@ -58,6 +58,8 @@ def test_attempts_tell_how_often_machines_fail_and_the_newest_may_still_run():
     found = measured(store, "lost")
     assert found.mtbf.where.startswith("run lost, 2 interruptions in ")
     assert found.mtbf.value == pytest.approx(3600 / 3, rel=0.1)
+    assert found.notice_chance.where == "run lost, 0 of 2 announced"
+    assert found.notice_chance.value == pytest.approx(4 / 7)
 
 
 def test_a_run_that_saved_once_or_is_not_there_tells_little_or_nothing():

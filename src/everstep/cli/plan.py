@@ -181,7 +181,11 @@ def _question(
             "--notice-chance without --notice says nothing",
             hint="say how long before its end a machine is told: --notice 120s",
         )
-    chance = assumptions.share("notice-chance", words.notice_chance, None, _NOTICE_CHANCE) if notice else 0.0
+    chance = 0.0
+    if notice:
+        chance = assumptions.share(
+            "notice-chance", words.notice_chance, measured.notice_chance, _NOTICE_CHANCE
+        )
     return Question(
         state_bytes=state,
         stall_s=stall,

@@ -34,7 +34,7 @@ class MeasuredRun:
     """What a run shows, each None where it shows nothing.
 
     ``state`` in bytes, ``changed`` a share, ``stall`` and ``mtbf`` in seconds, ``bandwidth`` in bytes a second of all
-    ranks together, ``slowdown`` a share.
+    ranks together, ``slowdown`` and ``notice_chance`` shares.
     """
 
     state: Measured | None = None
@@ -43,6 +43,7 @@ class MeasuredRun:
     bandwidth: Measured | None = None
     slowdown: Measured | None = None
     mtbf: Measured | None = None
+    notice_chance: Measured | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,7 @@ class History:
             case KeepWithin():
                 seconds = rule.seconds
             case KeepHourly() | KeepDaily() | KeepWeekly() | KeepMonthly():
-                seconds = (rule.n + 1) * _PERIODS[type(rule)]
+                seconds = rule.n * _PERIODS[type(rule)]
             case _:
                 return self._saves
         return min(self._saves, math.ceil(seconds / self._interval_s) + 1 + getattr(rule, "n", 0))

@@ -8,7 +8,7 @@ from itertools import islice
 from statistics import median
 
 from everstep.cadence.durations import spoken
-from everstep.cadence.failures import FailureRate, seen
+from everstep.cadence.failures import FailureRate, NoticeChance, seen
 from everstep.cadence.history import lives
 from everstep.errors import StoreError
 from everstep.format.values import decode
@@ -24,6 +24,8 @@ __all__ = ["measure_bandwidth", "measure_run"]
 
 _AFTER_ALL = 10**9
 """The number of an attempt that never was: seen from it, all others have ended."""
+_NOTICE = NoticeChance(announced=4, lost=1)
+"""What is thought of notices where machines are said to give them, before any was seen."""
 _LOOKED_AT = 10
 """The figures of saves are looked for in so many of the newest checkpoints."""
 
@@ -44,12 +46,19 @@ def measure_run(repo: Repository, run: str, *, expected_mtbf_s: float) -> Measur
     if told and told[-1].ended == "lost":
         told[-1] = replace(told[-1], ended="running")
     lived = seen(told)
-    mtbf = None
+    mtbf = chance = None
     if lived.up_s > 0:
         rate = FailureRate.prior(expected_mtbf_s).observed(lived.events, lived.up_s)
         words = f"{where}, {lived.events} interruptions in {spoken(lived.up_s)}"
         mtbf = Measured(value=rate.mtbf_s, where=words)
-    return MeasuredRun(state=state, changed=changed, mtbf=mtbf, **_of_saves(figures, found, where))
+    if lived.events:
+        announced = _NOTICE.observed(announced=lived.announced, lost=lived.lost)
+        chance = Measured(
+            value=announced.mean, where=f"{where}, {lived.announced} of {lived.events} announced"
+        )
+    return MeasuredRun(
+        state=state, changed=changed, mtbf=mtbf, notice_chance=chance, **_of_saves(figures, found, where)
+    )
 
 
 def measure_bandwidth(
