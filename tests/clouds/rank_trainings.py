@@ -63,27 +63,41 @@ def alone(url, *, tell):
         ckpt.save(step + 1, state).wait()
 
 
-def halves(url, *, tell):
-    """Each rank saves a part of its own."""
+def parts(rank, shared):
+    """Two tensors that both ranks have alike, of which each writes one, or one that is each rank's own."""
+    if shared:
+        return {"v": torch.arange(300_000.0), "w": torch.arange(300_000.0) + 1}
+    return {"w": es.PerRank(torch.full((3_000,), float(rank)))}
+
+
+def tensors(state):
+    """The tensors of such a state."""
+    return [value.value if isinstance(value, es.PerRank) else value for value in state.values()]
+
+
+def halves(url, shared, *, tell):
+    """Saves two packs, one from each rank."""
     rank = int(os.environ["RANK"])
     with es.Checkpointer(url, "r") as ckpt:
-        ckpt.restore({"mine": es.PerRank(torch.zeros(3_000))})
-        ckpt.save(1, {"mine": es.PerRank(torch.full((3_000,), float(rank)))}).wait()
+        ckpt.restore(parts(rank, shared))
+        ckpt.save(1, parts(rank, shared)).wait()
     tell("saved")
 
 
-def thawing(url, *, tell):
+def thawing(url, shared, *, tell):
     """Restores on a node of its own; tells the error's code or that it was restored, whether the state is what it must
     be then, and the error's words.
     """
     rank = int(os.environ["RANK"])
     socket.gethostname = lambda: f"node{rank}"
-    state = {"mine": es.PerRank(torch.full((3_000,), -1.0))}
+    state, wanted = parts(rank, shared), tensors(parts(rank, shared))
+    for tensor in tensors(state):
+        tensor.fill_(-1)
     with es.Checkpointer(url, "r") as ckpt:
         try:
             ckpt.restore(state)
         except es.EverstepError as error:
-            kept = torch.equal(state["mine"].value, torch.full((3_000,), -1.0))
-            tell([error.code, kept, str(error)])
+            tell([error.code, all(bool((tensor == -1).all()) for tensor in tensors(state)), str(error)])
         else:
-            tell(["restored", torch.equal(state["mine"].value, torch.full((3_000,), float(rank))), ""])
+            same = all(torch.equal(one, other) for one, other in zip(tensors(state), wanted, strict=True))
+            tell(["restored", same, ""])

@@ -110,7 +110,7 @@ def test_every_reader_of_a_checkpoint_stops_first(tiered, request, tmp_path, cap
         es.load(tiered.url, "run", listener=quiet)
     for form in ("safetensors", "torch", "dcp"):
         words = ["export", "run@2", "--format", form, "--out", str(tmp_path / form)]
-        assert error_of(ask(capsys, *words, "--json")) == "E-ARCHIVED"
+        assert error_of(ask(capsys, *words, "--json")) == "E-ARCHIVED", form
     assert list(tmp_path.iterdir()) == []
     assert error_of(ask(capsys, "verify", "run@2", "--json")) == "E-ARCHIVED"
     assert error_of(ask(capsys, "diff", "run@1", "run@2", "--json")) == "E-ARCHIVED"
@@ -125,8 +125,9 @@ def test_every_reader_of_a_checkpoint_stops_first(tiered, request, tmp_path, cap
 
 
 def error_of(answer):
-    """The code in the JSON of a command that failed with exit 1."""
+    """The code in the JSON of a command that failed with exit 1, before it did anything."""
     assert answer.code == 1, answer.out + answer.err
+    assert answer.json["error"]["message"].endswith("nothing was changed"), answer
     return answer.json["error"]["code"]
 
 
@@ -186,15 +187,15 @@ def test_what_is_archived_after_it_was_asked_for_is_told_halfway(s3):
 
 @pytest.mark.parametrize("archived", ["all", "of rank 1"])
 def test_all_ranks_stop_together(zygote, s3, request, archived):
-    """Two ranks of two nodes, of which one needs an archived pack: both raise the same words and keep their states; the
-    packs are dealt out, so each is asked for once.
+    """Two ranks of two nodes, which both need both packs, or each its own and one of these is archived: both raise the same
+    words and keep their states; the packs are dealt out, so each is asked for once.
     """
-    told_by(zygote, "halves", s3)
+    told_by(zygote, "halves", s3, archived == "all")
     keys = [one for one in keys_of(s3) if archived == "all" or "/1-" in one]
     for key in keys:
         archive(request, s3.url, key)
     s3.proxy.forget()
-    first, second = told_by(zygote, "thawing", s3)
+    first, second = told_by(zygote, "thawing", s3, archived == "all")
     assert first[:2] == second[:2] == ["E-ARCHIVED", True]
     assert first[2] == second[2]
     assert f"{len(keys)} of the 2 packs" in first[2]
@@ -203,13 +204,13 @@ def test_all_ranks_stop_together(zygote, s3, request, archived):
     assert len(asked) == 2 + len(keys), "once each, and once more for the error"
     for key in keys:
         bring_back(request, s3.url, key)
-    assert [one[:2] for one in told_by(zygote, "thawing", s3)] == [["restored", True]] * 2
+    assert [one[:2] for one in told_by(zygote, "thawing", s3, archived == "all")] == [["restored", True]] * 2
 
 
-def told_by(zygote, function, cloud):
+def told_by(zygote, function, cloud, *args):
     """What each of two ranks told."""
     ended = zygote.run(
-        f"{HERE}:{function}", cloud.url, EVERSTEP_LAUNCH=secrets.token_hex(8), **cloud.environ, world=2
+        f"{HERE}:{function}", cloud.url, *args, EVERSTEP_LAUNCH=secrets.token_hex(8), **cloud.environ, world=2
     )
     assert [one.code for one in ended] == [0, 0], "\n".join(one.printed for one in ended)
     return [one.told[0] if one.told else None for one in ended]

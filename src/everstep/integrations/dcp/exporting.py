@@ -37,7 +37,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from everstep.errors import RestoreError, UsageError
 from everstep.format.box import Box
 from everstep.format.dtypes import ITEM_BYTES
-from everstep.format.entries import Tensor
+from everstep.format.entries import Alias, Tensor
 from everstep.integrations.chosen import prefix_of
 from everstep.integrations.dcp.metadata import Found, find_leaves
 from everstep.integrations.dcp.names import Keys, name_of
@@ -209,10 +209,13 @@ class _Planner(SavePlanner):
 def _tensors(contents: Contents, leaves: Sequence[Found]) -> Iterator[str]:
     """The paths of all tensors with bytes of these leaves: their own, and those inside objects."""
     bases = {leaf.saved.place().base.path for leaf in leaves if leaf.is_tensor}
-    inside = tuple(f"{leaf.saved.path}/" for leaf in leaves if not leaf.is_tensor)
+    objects = {leaf.saved.path for leaf in leaves if not leaf.is_tensor}
+    inside = tuple(f"{path}/" for path in objects)
     for path, entry in contents.entries.items():
-        if path in bases or (isinstance(entry, Tensor) and path.startswith(inside)):
-            yield path
+        if path in bases or (
+            isinstance(entry, Tensor | Alias) and (path in objects or path.startswith(inside))
+        ):
+            yield entry.of if isinstance(entry, Alias) else path
 
 
 def _textual(keys: Keys) -> Keys:
