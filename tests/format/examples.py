@@ -11,19 +11,27 @@ from everstep.format.index import Chunk, Index, Meta, Shard
 from everstep.format.manifest import IndexRef, Manifest
 from everstep.format.packs import PAGE, pack_entry, write_header
 from everstep.format.records import (
+    AnswerRecord,
     AttemptRecord,
     CommitRecord,
+    HeirRecord,
     Parent,
     PlanRecord,
+    ReaderRecord,
+    RequestRecord,
     RunRecord,
     StoreRecord,
     Summary,
+    SweepRecord,
     TagRecord,
+    TombRecord,
+    VerifiedRecord,
 )
 from everstep.format.values import encode
 
 SAVE = "s0000000000000300-a00000002-" + "ab" * 16
 BASE = "s0000000000000200-a00000001-" + "cd" * 16
+REWRITTEN = "s0000000000000200-a00000001-" + "ef" * 16
 OWN_PACK, BASE_PACK = (
     f"packs/{digest_of(f'{save}/0/0'.encode())[:2]}/{save}/0-0.safetensors" for save in (SAVE, BASE)
 )
@@ -245,6 +253,62 @@ OBJECTS = {
         why="attempt 3 found it unfinished",
     ),
     "tag": TagRecord(format=1, tag="best", run="gpt-small", save=SAVE, created=1763720004.0),
+    "attempt-with-policies": AttemptRecord(
+        format=1,
+        run="gpt-small",
+        attempt=3,
+        id="4" * 32,
+        created=1763730000.0,
+        owner="host-2:4711",
+        world=8,
+        resumed_from=SAVE,
+        keep="last 3, best 1 by loss",
+        every="auto",
+    ),
+    "plan-replacing": PlanRecord(
+        format=1,
+        run="gpt-small",
+        save=REWRITTEN,
+        world=1,
+        created=1763700000.0,
+        bases=(Parent(run="gpt-small", save=BASE),),
+        replaces=BASE,
+    ),
+    "commit-replacing": CommitRecord(
+        format=1,
+        run="gpt-small",
+        save=REWRITTEN,
+        state="committed",
+        write="6" * 32,
+        decided=1763740000.0,
+        manifest=digest("rewritten"),
+        manifest_size=3400,
+        summary=Summary(
+            created=1763700000.0, bytes=152, stored_bytes=4172, world=1, reason="due", replaces=BASE
+        ),
+    ),
+    "tomb": TombRecord(format=1, run="gpt-small", save=SAVE, created=1763740001.0, why="last 3"),
+    "tomb-replaced": TombRecord(
+        format=1, run="gpt-small", save=BASE, created=1763740001.0, why="repacked", replaced_by=REWRITTEN
+    ),
+    "sweep": SweepRecord(format=1, run="gpt-small", save=BASE, created=1763740002.0, undeleted=False),
+    "sweep-undeleted": SweepRecord(
+        format=1, run="gpt-small", save=SAVE, created=1763740002.0, undeleted=True
+    ),
+    "reader": ReaderRecord(
+        format=1,
+        reader="3" * 32,
+        run="gpt-small",
+        save=SAVE,
+        owner="host-3:99",
+        created=1763720005.0,
+    ),
+    "verified": VerifiedRecord(format=1, run="gpt-small", save=SAVE, by="restore", created=1763720006.0),
+    "heir": HeirRecord(format=1, run="gpt-small", heir="gpt-small-2", created=1763720007.0),
+    "request": RequestRecord(
+        format=1, run="gpt-small", request="2" * 32, owner="host-4:7", created=1763720008.0
+    ),
+    "answer": AnswerRecord(format=1, run="gpt-small", request="2" * 32, save=SAVE),
     "index": INDEX,
     "manifest": MANIFEST,
     "index-compact": COMPACT,

@@ -152,7 +152,7 @@ class TombRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     replaced_by: str = ""
 
 
-class SweepRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     """``runs/<run>/sweeps/<save>``: what becomes of a pruned save, decided by who creates it first.
 
     Its bytes may be going from here on and it cannot be undeleted; or it is ``undeleted``, and no sweep touches it.
@@ -162,7 +162,7 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     run: str
     save: str
     created: float
-    undeleted: bool = False
+    undeleted: bool
 
 
 class ReaderRecord(msgspec.Struct, frozen=True, kw_only=True):
