@@ -118,6 +118,53 @@ def test_every_rule_prints_as_a_text_that_is_read_as_it(rule):
     assert parse_keep(str(rule)).rules == (rule,)
 
 
+RULES = (
+    "last",
+    "best",
+    "by",
+    "every",
+    "daily",
+    "within",
+    "at",
+    "most",
+    "all",
+    "tagged",
+    "newest",
+    "verified",
+)
+OTHERS = (
+    "min",
+    "max",
+    "loss",
+    "3",
+    "-1",
+    "2TB",
+    "$5",
+    "48h",
+    "per",
+    "month",
+    "1_000",
+    "0",
+    "9" * 5000,
+    "\u0663",
+)
+SIGNS = (",", '"', '"a b"', "\\", "\n", "\x1f")
+pieces = st.sampled_from(RULES + OTHERS + SIGNS)
+
+
+@given(st.text() | st.lists(pieces, max_size=8).map(" ".join))
+def test_any_text_is_a_policy_or_refused(text):
+    """With an error that says how to write it, never with another; and what is read prints as the same."""
+    try:
+        policy = parse_keep(text)
+    except UsageError as error:
+        hint = error.hint
+    else:
+        hint = policy.text()
+        assert parse_keep(hint) == policy
+    assert hint
+
+
 @pytest.mark.parametrize(
     ("written", "names", "shows"),
     [
@@ -137,6 +184,7 @@ def test_every_rule_prints_as_a_text_that_is_read_as_it(rule):
         ("last 0", "last 0", "last 3"),
         ("last -3", "last -3", "last 3"),
         ("last 99999999999", "last 99999999999", "last 3"),
+        ("last " + "9" * 5000, "last 999", "last 3"),
         ("every 0", "every 0", "every 10000"),
         ("daily 7 days", "daily 7 days", "daily 7"),
         ("last 3,", "comma", "last 3, daily 7"),

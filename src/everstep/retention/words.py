@@ -196,7 +196,7 @@ def _word(text: str, said: str) -> Rule | None:
 
 def _integer(word: str) -> int | None:
     """A whole number, thousands parted by underscores or not; a sign is left to the rule to refuse."""
-    return int(word) if re.fullmatch(r"-?\d+(?:_\d{3})*", word) else None
+    return int(word) if re.fullmatch(r"-?[0-9]{1,18}(?:_[0-9]{3}){0,6}", word) else None
 
 
 def _wrong(text: str, first: str, more: str = "") -> UsageError:
