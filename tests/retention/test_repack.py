@@ -27,6 +27,7 @@ from everstep.repository.verify import verify
 from everstep.retention.moving import Spot, relocated
 from everstep.retention.repack import Repacked, repack
 from everstep.retention.space import space
+from everstep.retention.sweep import sweep
 from everstep.store.count import Count
 from everstep.store.memory import MemoryStore
 from tests.repository.rank_worlds import State, boxes, index_of, joined, state, tensor, written
@@ -82,7 +83,7 @@ def test_a_second_repack_does_nothing():
     repo, _, _ = thinned(store)
     freed(repo, repack(repo))
     store.clear()
-    assert repack(repo) == Repacked(packs=(), bytes_freed=0, bytes_written=0, rewritten=())
+    assert repack(repo) == Repacked(packs=(), bytes_freed=0, bytes_waiting=0, bytes_written=0, rewritten=())
     assert store.calls["create"] == store.calls["delete"] == 0
 
 
@@ -345,3 +346,23 @@ def test_undelete_means_what_has_the_place():
         assert [one.step for one in checkpoints(repo, "run")] == [40]
         assert undelete(repo, "run", which).save == new.save
         assert [one.save for one in checkpoints(repo, "run")][1] == new.save
+
+
+def test_what_was_replaced_has_no_grace_and_what_was_pruned_keeps_its_own():
+    """A sweep with a grace frees the old checkpoints at once, and the pack only when nobody can be undeleted to it."""
+    repo, _, made = thinned(keep=3)
+    assert repack(repo).bytes_waiting > 0
+    day = 86_400.0
+    done = sweep(repo, None, grace_s=day)
+    assert {save for _, save in done.swept} == {one.save for one in made[1:]}
+    assert [save for _, save in done.waiting] == [made[0].save]
+    assert undelete(repo, "run", 10).save == made[0].save
+    assert whole(repo) == [40, 30, 20, 10]
+
+    repo, _, _ = thinned(keep=3)
+    sweep(repo, None, grace_s=0)
+    before = total(repo.store)
+    done_now = repack(repo)
+    assert done_now.bytes_waiting == 0
+    sweep(repo, None, grace_s=day)
+    assert total(repo.store) == before - done_now.bytes_freed

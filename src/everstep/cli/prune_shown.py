@@ -87,6 +87,7 @@ class Shown:
             output.line(
                 f"repacked: {_many(len(done.rewritten))} written anew ({output.bytes_text(done.bytes_written)});"
                 f" {_counted(len(done.packs), 'pack')} less, {self._size(max(0, done.bytes_freed))}"
+                + (f", {self._size(done.bytes_waiting)} of it after the grace" if done.bytes_waiting else "")
             )
             if done.gave_up:
                 output.say(f"the repack ended early, the next one goes on: {done.gave_up}")
@@ -198,6 +199,7 @@ class Shown:
                 "checkpoints": len(done.rewritten),
                 "packs": len(done.packs),
                 "bytes_freed": done.bytes_freed,
+                "bytes_waiting": done.bytes_waiting,
                 "bytes_written": done.bytes_written,
                 "gave_up": done.gave_up,
             },

@@ -10,6 +10,8 @@ from everstep.format.ids import SaveId
 from everstep.repository.catalogue import decided
 from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.fates import doom, raise_up
+from everstep.repository.keys import sweep_key, sweeps_prefix
+from everstep.repository.objects import listed
 from everstep.repository.repository import Repository
 from everstep.repository.tombs import Grave, graves, tombed
 from everstep.repository.verified import verified
@@ -27,6 +29,7 @@ Victims = dict[Place, Checkpoint | None]
 class Dead:
     """The pruned of the runs ``targets`` whose grace is over, with what is known of each run (``seen``).
 
+    What was replaced (repacked) has no grace: there is nothing to undelete, its content stands.
     ``waiting`` are those that stay for now, ``raised`` those that were undeleted.
     """
 
@@ -48,13 +51,24 @@ class Dead:
             if run not in self.seen:
                 done = frozenset(decided(self.repo, run)) if given_up_too else None
                 self.seen[run] = Seen(graves=graves(self.repo, run), decided=done)
+            young = []
             for save, grave in self.seen[run].graves.items():
                 if self.time.passed(grave.since, self.grace_s):
                     self.frozen[run, save] = grave
                 else:
-                    self.waiting.add((run, save))
+                    young.append(grave)
+            self._sort_out(run, young)
         if any(self.seen[run].graves for run in targets):
             self._hold()
+
+    def _sort_out(self, run: str, young: list[Grave]) -> None:
+        """Which of those in their grace cannot be undeleted all the same: a sweep began, or they were replaced."""
+        begun = {found.key for found in listed(self.repo.store, sweeps_prefix(run))} if young else set()
+        for grave in young:
+            if sweep_key(run, grave.save, grave.number) in begun or self.lists.replaced(grave):
+                self.frozen[run, grave.save] = grave
+            else:
+                self.waiting.add((run, grave.save))
 
     def _hold(self) -> None:
         """Undelete what a tag leads to, in its grace or not, and leave alone what is being read."""

@@ -6,16 +6,19 @@ import threading
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from everstep.errors import MissingObject, ObjectNotFound
+from everstep.errors import IntegrityError, MissingObject, ObjectNotFound
 from everstep.format.ids import SaveId
 from everstep.format.manifest import IndexRef, Manifest
-from everstep.format.records import CommitRecord
+from everstep.format.records import CommitRecord, TombRecord
 from everstep.repository.checkpoint import Checkpoint, checkpoint_of
 from everstep.repository.decisions import read_decision
 from everstep.repository.headers import size_of
+from everstep.repository.keys import tomb_key
+from everstep.repository.objects import read_record
 from everstep.repository.parallel import gather
 from everstep.repository.reading import load_manifest
 from everstep.repository.repository import Repository
+from everstep.repository.tombs import Grave
 
 __all__ = ["PackLists", "Parts"]
 
@@ -41,6 +44,7 @@ class PackLists:
         self._records: dict[tuple[str, SaveId], CommitRecord] = {}
         self._parts: dict[tuple[str, SaveId], Parts] = {}
         self._sizes: dict[str, int] = {}
+        self._replaced: dict[tuple[str, SaveId, int], bool] = {}
         self._names: dict[str, str] = {}
         self._left: set[tuple[str, SaveId]] = set()
         self._clean: dict[str, frozenset[SaveId]] = {}
@@ -114,6 +118,21 @@ class PackLists:
     def known_sizes(self, packs: Iterable[str]) -> dict[str, int]:
         """The bytes of those packs whose size was asked or learnt before; no request."""
         return {key: self._sizes[key] for key in packs if key in self._sizes}
+
+    def replaced(self, grave: Grave) -> bool:
+        """Whether a tomb says that another save has the place; one that cannot be read does not. One request."""
+        found = self._replaced.get((grave.run, grave.save, grave.number))
+        if found is None:
+            try:
+                record = read_record(
+                    self._repo.store, tomb_key(grave.run, grave.save, grave.number), TombRecord
+                )
+                found = bool(record.replaced_by)
+            except (IntegrityError, ObjectNotFound):
+                found = False
+            with self._lock:
+                self._replaced[grave.run, grave.save, grave.number] = found
+        return found
 
     def learn_size(self, key: str, size: int) -> None:
         """A pack's bytes, as a list has told them."""

@@ -32,14 +32,16 @@ def _never() -> bool:
 class Repacked:
     """What a repack did.
 
-    ``packs`` are those that no checkpoint needs any more; they go with the next sweep, or, where a pruned checkpoint
-    may still be undeleted, after its grace. ``bytes_freed`` is what the store then loses: theirs less
-    ``bytes_written``. ``rewritten`` has each old checkpoint with the one that has its place. ``gave_up`` says why the
-    repack ended early; empty when it did not. What was rewritten before that stands, and the next repack goes on.
+    ``packs`` are those that no checkpoint needs any more. They go with the next sweep, but for those that a pruned
+    checkpoint in its grace may need again: these, of ``bytes_waiting``, go after it. ``bytes_freed`` is what the store
+    loses in the end: the packs' bytes less ``bytes_written``. ``rewritten`` has each old checkpoint with the one that
+    has its place. ``gave_up`` says why the repack ended early; empty when it did not. What was rewritten before that
+    stands, and the next repack goes on.
     """
 
     packs: tuple[str, ...]
     bytes_freed: int
+    bytes_waiting: int
     bytes_written: int
     rewritten: tuple[tuple[Checkpoint, Checkpoint], ...]
     gave_up: str = ""
@@ -73,7 +75,7 @@ def repack(
     wanted = frozenset(names if runs is None else runs)
     thin, sizes, users = _thin(repo, found, wanted)
     if not thin:
-        return Repacked(packs=(), bytes_freed=0, bytes_written=0, rewritten=())
+        return Repacked(packs=(), bytes_freed=0, bytes_waiting=0, bytes_written=0, rewritten=())
     work = _Repack(
         repo, thin, _donated(repo, found, thin, users), stop=stop, listener=listener, pack_bytes=pack_bytes
     )
@@ -81,9 +83,11 @@ def repack(
     left = {key for held in users if held.checkpoint not in work.gone for key in held.packs}
     freed = tuple(sorted(key for key in thin if key not in left))
     written = sum(one.written for one in work.done)
+    waiting = {key for run in found for one in run.waiting for key in one.packs}
     return Repacked(
         packs=freed,
         bytes_freed=sum(sizes[key] for key in freed) - written,
+        bytes_waiting=sum(sizes[key] for key in freed if key in waiting),
         bytes_written=written,
         rewritten=tuple((one.old, one.new) for one in work.done),
         gave_up=why,
