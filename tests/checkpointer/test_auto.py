@@ -57,6 +57,17 @@ def test_it_saves_early_measures_and_writes_down_what_it_decides():
     assert all(decision["figures"] for decision in decisions)
 
 
+def test_what_saves_cost_is_known_to_the_next_launch():
+    """It needs no early save to measure: its first decision comes with its first step."""
+    store = MemoryStore()
+    train(store)
+    told = train(store, steps=125)
+    decided = [event for event in told if isinstance(event, CadenceDecided)]
+    assert decided[0].from_s == 0
+    assert "first measurement" in decided[0].why
+    assert [one.step for one in checkpoints(open_repository(store, create=False), "r")][:2] == [125, 120]
+
+
 def test_launches_that_ended_are_learnt_from():
     """A launch that was told to stop, one that ran on: the next one knows both, and how it is itself."""
     store = MemoryStore()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from everstep.cadence import Cadence, Decision, Measured
@@ -14,6 +14,7 @@ from everstep.checkpointer.because import Because
 from everstep.checkpointer.launch import Launch
 from everstep.checkpointer.pace import Pace
 from everstep.checkpointer.pending import Pending
+from everstep.checkpointer.record_of_cadence import measured_before, record_of_cadence
 from everstep.checkpointer.restoring import Restored
 from everstep.checkpointer.retaining import Retaining
 from everstep.checkpointer.saving import Base, Work, known_chunks, run
@@ -29,7 +30,6 @@ from everstep.events import (
     SaveStarted,
 )
 from everstep.format.index import Meta
-from everstep.format.values import encode
 from everstep.plan.save import plan_save
 from everstep.progress import ProgressFile
 from everstep.repository.attempts import Attempt
@@ -104,6 +104,7 @@ class Saver:
         self._base: Base | None = None
         self._metrics: dict[str, object] = {}
         self._measured: deque[Measured] = deque()
+        self._last_measured: Measured | None = None
         self._decisions: list[Decision] = []
         self._saves = 0
         self._pacer: Pacer | None = None
@@ -122,9 +123,12 @@ class Saver:
         self.last_step = None
 
     def resumed(self, restored: Restored[Any]) -> None:
-        """Go on from a checkpoint: its metrics, and its chunks as those that need not be uploaded again."""
+        """Go on from a checkpoint: its metrics, its chunks (which need not be uploaded again), what saves cost."""
         self._metrics = dict(restored.checkpoint.metrics)
         self._base = Base(checkpoint=restored.checkpoint, known=known_chunks(restored.indexes))
+        before = measured_before(restored.manifest.meta)
+        if before is not None and self._last_measured is None and self._launch.rank == 0:
+            self._measured.append(before)
 
     def forget_base(self) -> None:
         """What was saved last is damaged: the next save uploads all its bytes."""
@@ -182,7 +186,8 @@ class Saver:
         """A step took so long. The cadence learns what saves cost, in the thread of the training."""
         self.pace.stepped(seconds, beside=self._background.busy)
         while self._measured:
-            self._cadence.learn(self._measured.popleft())
+            self._last_measured = self._measured.popleft()
+            self._cadence.learn(self._last_measured)
         for decision in self._cadence.decisions():
             self._decisions.append(decision)
             self._listener(
@@ -263,9 +268,11 @@ class Saver:
         if self._launch.rank or not because.words:
             return None
         decisions, self._decisions = self._decisions, []
-        interval_s = self._cadence.interval_s(step_s=self.pace.step_s)
-        return encode(
-            {"why": because.words, "interval_s": interval_s, "decisions": [asdict(one) for one in decisions]}
+        return record_of_cadence(
+            because.words,
+            interval_s=self._cadence.interval_s(step_s=self.pace.step_s),
+            decisions=decisions,
+            measured=self._last_measured,
         )
 
     def _alike(self, flat: Flat) -> Alike | None:
