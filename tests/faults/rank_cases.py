@@ -14,7 +14,7 @@ from everstep.repository.attempts import claim
 from everstep.repository.opening import open_repository
 from everstep.store.local import LocalStore
 
-__all__ = ["abandoned", "damaged", "fenced", "killed_at", "resumed", "stopped", "timed", "trained"]
+__all__ = ["abandoned", "damaged", "fenced", "kept", "killed_at", "resumed", "stopped", "timed", "trained"]
 
 
 def start(rendezvous):
@@ -210,3 +210,25 @@ def fenced(rendezvous, folder, *, tell):
         except es.EverstepError as error:
             tell([type(error).__name__, str(error)])
         tell([found.step for found in ckpt.checkpoints()])
+
+
+def kept(rendezvous, folder, until, victim, when, *, tell):
+    """Trains with a retention policy and auto; looks whether what came back is right; one rank is killed at a step."""
+    start(rendezvous)
+    rank = dist.get_rank()
+    options = {"every": "2 steps or auto", "keep": "last 2, best 1 by val_loss", "on_corrupt": "fail"}
+    with es.Checkpointer(folder, "main", **options) as ckpt:
+        state = made(0)
+        for step in ckpt.loop(state, until=until):
+            assert same(state, step), f"what came back is not the state of step {step}"
+            if (rank, step) == (victim, when):
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(0.05)
+            dist.all_reduce(torch.ones(1))
+            for name, leaf in made(step + 1).items():
+                if isinstance(leaf, torch.Tensor):
+                    state[name].copy_(leaf)
+                else:
+                    state[name] = leaf
+            ckpt.log(val_loss=abs(step - 4.5))
+            tell(step + 1)
