@@ -49,13 +49,20 @@ KINDS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def pruned(tombs: Path, save: str) -> bool:
+    """Whether the last tomb of a save, which may have been undeleted several times, still holds."""
+    names = {file.name for file in tombs.glob(f"{save}*")}
+    count = sum(not name.endswith(".undeleted") for name in names)
+    return count > 0 and f"{save}.{count - 1}.undeleted" not in names
+
+
 def newest(store: Path, run: str) -> tuple[Any, Path]:
     """The manifest of the newest checkpoint and its folder; sorted names begin with the newest."""
     head = record(store / "everstep.json")
     assert (head["format"], head["digest"]) == (1, "blake3-256"), "a newer format"
     for file in sorted((store / "runs" / run / "commits").glob("*.json")):
         commit = record(file)
-        if commit["state"] == "committed" and not (store / "runs" / run / "tombs" / commit["save"]).exists():
+        if commit["state"] == "committed" and not pruned(store / "runs" / run / "tombs", commit["save"]):
             folder = store / "runs" / run / "saves" / commit["save"]
             return described(folder / f"manifest.{commit['manifest']}.json", commit["manifest"]), folder
     raise LookupError(f"run {run} has no checkpoint")
