@@ -1,6 +1,8 @@
 """Prices: a dated table with its sources, and a user's own in its place."""
 
 import datetime as dt
+import re
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,14 @@ def test_every_entry_is_dated_sourced_and_placed():
         assert one.as_of > dt.date(2026, 1, 1)
         assert one.source
         assert one.region
+
+
+def test_the_guide_names_every_entry():
+    """And no other."""
+    guide = (Path(__file__).parents[1] / "docs" / "guides" / "planning.md").read_text()
+    section = guide.split("## Prices")[1].split("They are list prices")[0]
+    named = set(re.findall(r"`((?:azure|s3|gcs)-[a-z0-9-]+|disk)`", section))
+    assert named == set(known())
 
 
 def test_colder_tiers_cost_less_to_keep_and_more_to_use():

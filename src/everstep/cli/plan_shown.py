@@ -26,7 +26,7 @@ def shown(question: Question, assumed: Sequence[Assumed], answer: Answer) -> Non
     from everstep.planner.bars import bars
 
     prices, best = question.prices, answer.recommended
-    output.table(("GIVEN", "VALUE", "FROM"), [(one.name, _text(one), one.origin) for one in assumed])
+    output.table(("FIGURE", "VALUE", "FROM"), [(one.name, _text(one), one.origin) for one in assumed])
     output.line()
     output.line(
         f"a save is durable after {spoken(question.durable_s)} and costs training {spoken(question.cost_s)};"
