@@ -61,9 +61,10 @@ def test_where_nothing_can_be_archived_nothing_is_asked(url):
     assert store.asked == []
 
 
-def test_one_byte_of_each_pack_once():
+@pytest.mark.parametrize("url", ["s3://b/team", "AZ://c/team"])
+def test_one_byte_of_each_pack_once(url):
     """That is the whole cost, however large packs are and however often they are named."""
-    repo, store, second, packs = two()
+    repo, store, second, packs = two(url)
     check_readable(repo, second, [*packs, *packs])
     assert sorted(store.asked) == [(key, 0, 1) for key in packs]
 

@@ -33,7 +33,7 @@ def archived_among(store: Store, packs: Sequence[str]) -> list[str]:
 
     One that is gone or cut is no matter here: whoever reads it says which leaves it holds.
     """
-    if not store.url.startswith(_HAVE_ARCHIVES):
+    if not store.url.lower().startswith(_HAVE_ARCHIVES):
         return []
     errors = gather(lambda key: _asked(store, key), packs)
     return [key for key, error in zip(packs, errors, strict=True) if error is not None]
