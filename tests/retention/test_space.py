@@ -103,6 +103,16 @@ def test_a_pack_that_is_mostly_needed_is_no_work_for_a_repack():
     assert (found.dead, found.sparse) == (600, 0)
 
 
+def test_what_it_would_be_without_some_checkpoints():
+    """Reckoned as pruned: what a repack after that prune would free, told beforehand."""
+    repo, attempt = started()
+    made = chain(repo, attempt, (10, 20, 30))
+    before = space(repo, deep=True, without=made[:2])
+    assert (before.sparse, before.waiting) == (HEAD, HEADER + HEAD)
+    bury_all(repo, *made[:2])
+    assert space(repo, deep=True) == before
+
+
 def test_one_run_is_looked_at_with_those_it_may_share_with():
     """With a run, the totals are of it and its kin; other runs are not read."""
     store = Count(MemoryStore())

@@ -158,12 +158,13 @@ class Pruning:
                 self._sweep()
 
     def repackable(self) -> int | None:
-        """The bytes that a repack would free, before any prune; of more runs than one, those of the whole store."""
+        """The bytes that a repack would free after the prune; of more runs than one, those of the whole store."""
         from everstep.retention.space import space
 
         names = list(self.asked.policies)
         one = names[0] if not self.asked.whole and len(names) == 1 else None
-        return space(self._repository, one, deep=True).sparse
+        victims = [checkpoint for plan in self.plans for checkpoint in plan.victims]
+        return space(self._repository, one, deep=True, without=victims, lists=self._lists).sparse
 
     def _names(self) -> list[str] | None:
         return None if self.asked.whole else list(self.asked.policies)

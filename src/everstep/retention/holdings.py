@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 
 from everstep.errors import IntegrityError
 from everstep.format.ids import SaveId
@@ -16,7 +16,7 @@ from everstep.repository.repository import Repository
 from everstep.repository.tombs import pruned
 from everstep.retention.marking import PackLists
 
-__all__ = ["Held", "Holdings", "holdings", "of_dead_saves", "pack_sizes"]
+__all__ = ["Held", "Holdings", "holdings", "less", "of_dead_saves", "pack_sizes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +92,18 @@ def _held(lists: PackLists, run: str, save: SaveId) -> Held | IntegrityError | N
         return Held(checkpoint=found, packs=lists.packs(found))
     except IntegrityError as error:
         return error
+
+
+def less(found: Holdings, gone: Collection[tuple[str, SaveId]]) -> Holdings:
+    """The holdings as they would be when these saves were pruned, by run and save."""
+    stays = [one for one in found.live if (found.run, one.checkpoint.save) not in gone]
+    goes = [one for one in found.live if (found.run, one.checkpoint.save) in gone]
+    return replace(
+        found,
+        live=tuple(stays),
+        waiting=(*found.waiting, *goes),
+        dead=found.dead | {one.checkpoint.save for one in goes},
+    )
 
 
 def pack_sizes(repo: Repository) -> dict[str, int]:

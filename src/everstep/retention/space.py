@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from everstep.errors import IntegrityError
 from everstep.format.ids import SaveId
+from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.keys import save_of_pack
 from everstep.repository.repository import Repository
 from everstep.repository.runs import find_run, runs
 from everstep.retention.chunks import data_bytes, live_bytes, sparse, used_chunks
-from everstep.retention.holdings import Holdings, holdings, of_dead_saves, pack_sizes
+from everstep.retention.holdings import Holdings, holdings, less, of_dead_saves, pack_sizes
 from everstep.retention.kin import kin
 from everstep.retention.marking import PackLists
 
@@ -77,19 +78,26 @@ class Inside:
 
 
 def space(
-    repo: Repository, run: str | None = None, *, deep: bool = False, lists: PackLists | None = None
+    repo: Repository,
+    run: str | None = None,
+    *,
+    deep: bool = False,
+    without: Collection[Checkpoint] = (),
+    lists: PackLists | None = None,
 ) -> Space:
     """Look through the store: one list of its packs, and for each run what `holdings` costs.
 
     With ``run`` the totals are of that run and of those that it may share packs with. ``deep`` also reads the
     indexes of each checkpoint that needs packs of pruned ones, which of large models are many megabytes, and 8 bytes
-    of each such pack. Raises `RunNotFound`. Damage of single checkpoints is noted in the result.
+    of each such pack. ``without`` are checkpoints that are reckoned as pruned. Raises `RunNotFound`. Damage of single
+    checkpoints is noted in the result.
     """
     if run is not None:
         find_run(repo, run)
     names = [record.run for record in runs(repo)] if run is None else kin(repo, [run])
     known = lists or PackLists(repo)
-    found = [holdings(repo, name, known) for name in names]
+    gone = {(one.run, one.save) for one in without}
+    found = [less(holdings(repo, name, known), gone) for name in names]
     sizes = pack_sizes(repo)
     if run is not None:
         sizes = _of(found, sizes)
