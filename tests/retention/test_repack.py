@@ -41,6 +41,7 @@ from tests.repository.worlds import (
     reopened,
     started,
 )
+from tests.retention.beside import Before
 from tests.retention.thin import SHARED, bury_all, digests, leaves, thinned, total
 
 HEADER = 4096
@@ -266,6 +267,18 @@ def test_a_verified_checkpoint_stays_verified():
     marked = verified(repo, "run")
     assert find(repo, "run", 30).save in marked
     assert find(repo, "run", 40).save not in marked
+
+
+def test_a_mark_that_is_written_meanwhile_goes_over_too():
+    """A verify that ends while a checkpoint is written anew: the new one has the mark before the old one goes."""
+    repo, _, made = thinned()
+    marks = Before(
+        repo.store,
+        "runs/run/commits/",
+        lambda: mark_verified(repo, "run", made[2].save, by="verify"),
+    )
+    repack(reopened(repo, marks))
+    assert find(repo, "run", 30).save in verified(repo, "run")
 
 
 def test_damage_stops_it_before_anything_is_changed():

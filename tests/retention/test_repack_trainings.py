@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import numpy as np
 import pytest
 
@@ -18,6 +16,7 @@ from everstep.retention.sweep import sweep
 from everstep.store.count import Count
 from everstep.store.local import LocalStore
 from everstep.store.memory import MemoryStore
+from tests.retention.beside import Beside
 from tests.retention.thin import bury_all, total
 
 FROZEN = 200_000
@@ -127,59 +126,26 @@ def test_a_save_after_a_repack_of_its_base_stores_what_moved_and_no_more():
     assert undecided(repo, "run") == []
 
 
+def rewritten(store) -> int:
+    """Repack and sweep, as another process; how many checkpoints were written anew."""
+    repo = open_repository(store, create=False)
+    done = repack(repo)
+    sweep(repo, None, grace_s=0)
+    return len(done.rewritten)
+
+
 def test_a_restore_beside_a_repack_and_a_sweep():
     """Whatever the moment, the newest step comes back, from the old checkpoint or from the one in its place."""
-    moments = 0
+    moments = 1
     while True:
         store = thin(MemoryStore()).store
-        beside = Once(store, moments)
+        done: list[int] = []
+        beside = Beside(store, moments, lambda store=store, done=done: done.append(rewritten(store)))
         fresh = state_at(0)
         with es.Checkpointer(beside, "run") as ckpt:
             assert ckpt.restore(fresh) == 40, moments
         same(fresh, 40)
-        if not beside.done:
+        if not done:
             break
         moments += 1
     assert moments > 10
-
-
-class Once:
-    """A store in which another process repacks and sweeps, once, after so many calls."""
-
-    def __init__(self, inner, after: int) -> None:
-        self._inner = inner
-        self._left = after
-        self.done = False
-        self.url = inner.url
-
-    def create(self, key, body):
-        with self._counted():
-            self._inner.create(key, body)
-
-    def get(self, key, limit):
-        with self._counted():
-            return self._inner.get(key, limit)
-
-    def get_range(self, key, start, into):
-        with self._counted():
-            self._inner.get_range(key, start, into)
-
-    def list(self, prefix, after=""):
-        with self._counted():
-            return iter(list(self._inner.list(prefix, after)))
-
-    def delete(self, key):
-        with self._counted():
-            self._inner.delete(key)
-
-    @contextlib.contextmanager
-    def _counted(self):
-        try:
-            yield
-        finally:
-            self._left -= 1
-            if self._left == -1:
-                self.done = True
-                repo = open_repository(self._inner, create=False)
-                repack(repo)
-                sweep(repo, None, grace_s=0)

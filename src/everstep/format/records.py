@@ -179,7 +179,7 @@ class ReaderRecord(msgspec.Struct, frozen=True, kw_only=True):
 class VerifiedRecord(msgspec.Struct, frozen=True, kw_only=True):
     """``runs/<run>/verified/<save>``: that all bytes of a checkpoint were read and were what was written.
 
-    ``by`` says in which way: ``verify``, ``restore`` or ``prune``.
+    ``by`` says in which way: ``verify``, ``restore``, ``prune``, or ``repack`` (which read what it moved).
     """
 
     format: int

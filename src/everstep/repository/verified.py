@@ -22,7 +22,7 @@ def verified(repo: Repository, run: str) -> frozenset[SaveId]:
 
 
 def mark_verified(repo: Repository, run: str, save: SaveId, *, by: str) -> bool:
-    """Say that all bytes of a checkpoint were read and found whole; ``by`` is ``verify``, ``restore`` or ``prune``.
+    """Say that all bytes of a checkpoint were read and found whole; ``by`` is as in `VerifiedRecord`.
 
     Best effort: whether the mark is there. Who may only read, or has no room, goes without.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everstep.errors import CorruptObject, IntegrityError, ObjectNotFound
+from everstep.errors import CorruptObject, IntegrityError, ObjectNotFound, SaveFailed
 from everstep.format.ids import SaveId, parse_save
 from everstep.repository.catalogue import committed
 from everstep.repository.checkpoint import Checkpoint
@@ -13,12 +13,14 @@ from everstep.repository.replaced import standing
 from everstep.repository.repository import Repository
 from everstep.repository.tags import tags
 from everstep.repository.tombs import bury, tomb
+from everstep.repository.verified import mark_verified, verified
 from everstep.retention.chunks import indexes_of
 from everstep.retention.holdings import Holdings
 
 __all__ = ["give_up_unfinished", "take_over"]
 
 _WHY = "repacked"
+_BY = "repack"
 
 
 def take_over(repo: Repository, old: Checkpoint, new: Checkpoint) -> bool:
@@ -34,6 +36,7 @@ def take_over(repo: Repository, old: Checkpoint, new: Checkpoint) -> bool:
     except IntegrityError as error:
         bury(repo, new.run, new.save, why=f"damaged when it was read back: {error.message}")
         raise
+    _carry_mark(repo, old, new)
     bury(repo, old.run, old.save, why=_WHY, replaced_by=new.save)
     found = tomb(repo, old.run, old.save)
     if found is None or found.replaced_by == str(new.save):
@@ -51,6 +54,18 @@ def _read_back(repo: Repository, new: Checkpoint) -> None:
         raise CorruptObject(f"{new} reads as given up", run=new.run, save=str(new.save))
     for _ in indexes_of(repo, found, read_manifest(repo, found)):
         pass
+
+
+def _carry_mark(repo: Repository, old: Checkpoint, new: Checkpoint) -> None:
+    """Whoever verified the old one verified the new: what moved was verified twice, all else is the same objects."""
+    marks = verified(repo, old.run)
+    if old.save in marks and new.save not in marks and not mark_verified(repo, new.run, new.save, by=_BY):
+        raise SaveFailed(
+            f"{new} cannot take the place of a verified checkpoint: its mark could not be written",
+            hint="the old one stands; the next repack goes on",
+            run=new.run,
+            save=str(new.save),
+        )
 
 
 def _tagged(repo: Repository, checkpoint: Checkpoint) -> bool:
