@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from datetime import UTC, datetime, timedelta
 
 from everstep.errors import UsageError
+from everstep.units import parse_seconds
 
 __all__ = [
-    "DURATION",
     "checked_duration",
     "duration_text",
     "moment_text",
@@ -18,24 +17,18 @@ __all__ = [
     "spoken",
 ]
 
-_UNITS = {
-    "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0,
-    "m": 60.0, "min": 60.0, "mins": 60.0, "minute": 60.0, "minutes": 60.0,
-    "h": 3600.0, "hr": 3600.0, "hour": 3600.0, "hours": 3600.0,
-    "d": 86400.0, "day": 86400.0, "days": 86400.0,
-}  # fmt: skip
-DURATION = rf"\d+(?:\.\d+)?\s*(?:{'|'.join(sorted(_UNITS, key=len, reverse=True))})"
-"""The pattern of a duration in lower case: ``10m``, ``1.5 hours``."""
-_PARTS = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
 _LEAST_S, _MOST_S = 1e-3, 10 * 365 * 86400.0
 
 
 def parse_duration(text: str) -> float:
     """Seconds of a text such as ``30s``, ``10m``, ``1.5 h`` or ``2 days``. Raises `UsageError`."""
-    found = _PARTS.fullmatch(text.strip().lower())
-    if found is None or found[2] not in _UNITS:
-        raise UsageError(f"{text!r} is no duration", hint='write "30s", "10m", "2h" or "1d"', text=text)
-    return checked_duration(float(found[1]) * _UNITS[found[2]], what=repr(text))
+    try:
+        seconds = parse_seconds(text)
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is no duration", hint='write "30s", "10m", "2h" or "1d"', text=text
+        ) from None
+    return checked_duration(seconds, what=repr(text))
 
 
 def checked_duration(

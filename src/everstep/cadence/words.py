@@ -13,9 +13,10 @@ from everstep.cadence.anyof import AnyOf
 from everstep.cadence.auto import Auto
 from everstep.cadence.before import Before
 from everstep.cadence.cadence import Cadence
-from everstep.cadence.durations import DURATION, parse_duration, parse_moment, spoken
+from everstep.cadence.durations import parse_duration, parse_moment, spoken
 from everstep.cadence.fixed import At, EverySeconds, EverySteps, Never
 from everstep.errors import UsageError
+from everstep.units import DURATION
 
 __all__ = ["FORMS", "check_deadline", "parse_words", "refusal"]
 

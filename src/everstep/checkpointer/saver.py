@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from everstep.cadence import Cadence, Decision, Measured
+from everstep.cadence.record import as_record, measured_before
 from everstep.checkpointer.background import Background
 from everstep.checkpointer.because import Because
 from everstep.checkpointer.launch import Launch
 from everstep.checkpointer.pace import Pace
 from everstep.checkpointer.pending import Pending
-from everstep.checkpointer.record_of_cadence import measured_before, record_of_cadence
 from everstep.checkpointer.restoring import Restored
 from everstep.checkpointer.retaining import Retaining
 from everstep.checkpointer.saving import Base, Work, known_chunks, run
@@ -268,7 +268,7 @@ class Saver:
         if self._launch.rank or not because.words:
             return None
         decisions, self._decisions = self._decisions, []
-        return record_of_cadence(
+        return as_record(
             because.words,
             interval_s=self._cadence.interval_s(step_s=self.pace.step_s),
             decisions=decisions,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 from statistics import median
 
+from everstep.cadence import Measured as Cost
 from everstep.cadence.durations import spoken
 from everstep.cadence.failures import FailureRate, NoticeChance, seen
 from everstep.cadence.history import lives
+from everstep.cadence.record import measured_before
 from everstep.errors import StoreError
-from everstep.format.values import decode
 from everstep.planner.assumed import Measured, MeasuredRun
 from everstep.repository.catalogue import checkpoints
 from everstep.repository.checkpoint import Checkpoint
@@ -27,18 +28,17 @@ _AFTER_ALL = 10**9
 _NOTICE = NoticeChance(announced=4, lost=1)
 """What is thought of notices where machines are said to give them, before any was seen."""
 _LOOKED_AT = 10
-"""The figures of saves are looked for in so many of the newest checkpoints."""
+"""What a save cost is looked for in so many of the newest checkpoints."""
 
 
 def measure_run(repo: Repository, run: str, *, expected_mtbf_s: float) -> MeasuredRun:
-    """The figures of a run: sizes from its checkpoints, costs of a save from what ``every="auto"`` noted in them.
+    """The figures of a run: sizes from its checkpoints, costs of a save from what the loop noted in them.
 
     ``mtbf`` is the posterior of the run's attempts over a prior of one interruption in ``expected_mtbf_s``; None where
     nothing was seen. The newest attempt may still run: its time counts, its end does not. Raises `RunNotFound`.
     """
     found = checkpoints(repo, run)
     where = f"run {run}"
-    figures = _figures(repo, found)
     state = Measured(value=found[0].bytes, where=where) if found and found[0].bytes else None
     stored = [one.stored_bytes / one.bytes for one in found[:-1] if one.bytes]
     changed = Measured(value=min(1.0, median(stored)), where=where) if stored else None
@@ -57,7 +57,11 @@ def measure_run(repo: Repository, run: str, *, expected_mtbf_s: float) -> Measur
             value=announced.mean, where=f"{where}, {lived.announced} of {lived.events} announced"
         )
     return MeasuredRun(
-        state=state, changed=changed, mtbf=mtbf, notice_chance=chance, **_of_saves(figures, found, where)
+        state=state,
+        changed=changed,
+        mtbf=mtbf,
+        notice_chance=chance,
+        **_of_saves(_last_save(repo, found), where),
     )
 
 
@@ -85,32 +89,20 @@ def measure_bandwidth(
     )
 
 
-def _figures(repo: Repository, found: Sequence[Checkpoint]) -> Mapping[str, float]:
-    """The newest figures that ``every="auto"`` noted, empty where it did not decide."""
-    for one in islice((each for each in found if each.reason), _LOOKED_AT):
-        told = decode(read_manifest(repo, one).meta.cadence)
-        decisions = told.get("decisions") if isinstance(told, Mapping) else None
-        for decision in reversed(decisions if isinstance(decisions, list) else []):
-            figures = decision.get("figures") if isinstance(decision, Mapping) else None
-            if isinstance(figures, Mapping):
-                return {
-                    str(name): float(value)
-                    for name, value in figures.items()
-                    if isinstance(value, int | float) and not isinstance(value, bool)
-                }
-    return {}
+def _last_save(repo: Repository, found: Sequence[Checkpoint]) -> Cost | None:
+    """What the newest save had cost whose checkpoint tells of the one before it."""
+    told = (measured_before(read_manifest(repo, one).meta) for one in islice(found, _LOOKED_AT) if one.reason)
+    return next((cost for cost in told if cost is not None), None)
 
 
-def _of_saves(figures: Mapping[str, float], found: Sequence[Checkpoint], where: str) -> dict[str, Measured]:
+def _of_saves(cost: Cost | None, where: str) -> dict[str, Measured]:
     """Stall, bandwidth and slowdown, as far as they were noted."""
-    measured: dict[str, Measured] = {}
-    stall, durable, slowed = (figures.get(name) for name in ("stall_s", "durable_s", "slowed_s"))
-    if stall is None:
-        return measured
-    measured["stall"] = Measured(value=stall, where=where)
-    upload = (durable or 0.0) - stall
-    if found and upload > 0 and found[0].stored_bytes:
-        measured["bandwidth"] = Measured(value=found[0].stored_bytes / upload, where=where)
-        if slowed is not None and slowed < upload:
-            measured["slowdown"] = Measured(value=slowed / (upload - slowed), where=where)
+    if cost is None:
+        return {}
+    measured = {"stall": Measured(value=cost.stall_s, where=where)}
+    upload = cost.durable_s - cost.stall_s
+    if upload > 0 and cost.stored_bytes:
+        measured["bandwidth"] = Measured(value=cost.stored_bytes / upload, where=where)
+        if 0 <= cost.slowed_s < upload:
+            measured["slowdown"] = Measured(value=cost.slowed_s / (upload - cost.slowed_s), where=where)
     return measured

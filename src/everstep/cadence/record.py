@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from everstep.cadence import Decision, Measured
+from everstep.cadence.cadence import Decision, Measured
 from everstep.format.index import Meta
 from everstep.format.values import decode, encode
 
-__all__ = ["measured_before", "record_of_cadence"]
+__all__ = ["as_record", "measured_before"]
 
 
-def record_of_cadence(
+def as_record(
     why: str, *, interval_s: float, decisions: Sequence[Decision], measured: Measured | None
 ) -> Any:
     """The encoded value that goes into `Meta.cadence`."""
