@@ -51,6 +51,40 @@ def test_the_first_save_comes_after_a_minute():
     auto.learn(measured(0.1))
     assert auto.interval_s(step_s=1) == 60
     assert auto.interval_s(step_s=90) == 90
+    short = parse_every("auto with at least 5s")
+    assert not short.due(moment(4.9))
+    assert "the first save comes early" in short.due(moment(5))
+
+
+@pytest.mark.parametrize(
+    ("ended", "wait_s"),
+    [
+        ("", 60),
+        ("lost", 30),
+        ("lost lost lost", 7.5),
+        ("lost " * 24, 1),
+        ("lost noticed lost", 30),
+        ("lost finished", 60),
+        ("noticed", 60),
+    ],
+)
+def test_launches_that_end_before_they_save_make_the_next_one_save_sooner(ended, wait_s):
+    """Machines that live less than a minute: without it no launch would ever come further than the one before."""
+    lives = [life(0.0 if how == "lost" else 1.0, how, n) for n, how in enumerate(ended.split())]
+    auto = Auto()
+    auto.learn((*lives, life(0.001, "running", 99)))
+    assert not auto.due(moment(wait_s - 0.1))
+    words = auto.due(moment(wait_s))
+    assert words
+    assert ("launches ended before they saved" in words) is (wait_s < 60)
+    auto.learn(measured(0.1))
+    assert not auto.due(moment(0.5)), "only the first one is hurried"
+    assert not auto.due(moment(59))
+    saved = Auto()
+    saved.learn(measured(0.1))
+    saved.learn((*lives, life(0.001, "running", 99)))
+    assert not saved.due(moment(wait_s - 0.1))
+    assert saved.due(moment(wait_s)), "also where the interval is known from the launch before"
 
 
 def test_while_the_first_save_is_under_way_nothing_is_due():

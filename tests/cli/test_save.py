@@ -181,6 +181,18 @@ def test_a_training_that_has_finished_is_not_waited_for(tmp_path, capsys):
     assert live.requests() == []
 
 
+def test_a_training_that_was_told_to_stop_hands_the_request_on(tmp_path, capsys):
+    """Nobody runs now, and somebody may soon: that is said at once, and the wait goes on."""
+    live = Live(tmp_path)
+    with live:
+        live.process.send_signal(signal.SIGTERM)
+        assert live.process.wait(60) == 75
+    answer = ask(capsys, "save", "live", "--store", live.store, "--timeout", "1s")
+    assert answer.code == 5
+    assert "was told to stop: the next launch is asked too" in answer.err
+    assert live.requests() == []
+
+
 def test_nobody_to_ask(tmp_path, capsys):
     """A misspelt run with the names that are near; a fork that nobody trains; a store that is none."""
     store = trained(tmp_path / "store")

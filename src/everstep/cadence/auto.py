@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
+from itertools import takewhile
 
 from everstep.cadence.cadence import Decision, Life, Measured, Moment
 from everstep.cadence.durations import checked_duration, duration_text
@@ -18,6 +19,8 @@ _FIRST_S = 60.0
 """The first save comes after a minute, so that its cost is known early and an early crash loses little."""
 _UNKNOWN_S = 600.0
 """While the first save is under way, and what it costs unknown."""
+_SOONEST_S = 1.0
+"""However often launches end before they save, the next one's first save does not come sooner."""
 _UNDER_WAY = 3
 """A save of which nothing was heard is taken to be under way for so many intervals."""
 _GAIN = 0.03
@@ -35,6 +38,7 @@ _PRIOR_WEIGHT, _TOLD_WEIGHT = 1.0, 4.0
 _NOTICE, _NOTICE_TOLD = NoticeChance(announced=1, lost=3), NoticeChance(announced=4, lost=1)
 _NOTICE_ROOM = 1.25
 _LEAST_COST_S = 1e-3
+_MOST_HALVED = 16
 _MOST_S = 86400.0
 """No save takes a day: what a clock that was set says is cut off, for a training must not end because of it."""
 
@@ -48,13 +52,16 @@ class Auto:
     it loses no work. ``restart`` is how long a launch takes to train again (three minutes); it is part of the expected
     loss, not of the optimum. ``at_least`` is the shortest interval. Times are seconds, text ("4h") or a timedelta.
 
-    The first save comes after a minute; from then on measurements decide. The interval changes only when that lowers
-    the expected loss by 3 % or more, or a bound is broken.
+    The first save comes after a minute (or ``at_least``, where that is shorter); then measurements decide. Where the
+    newest launches ended before they saved anything, each halves the time to the first save of the next one: else a run
+    whose machines live shorter than the interval would never come on. The interval changes only when that lowers the
+    expected loss by 3 % or more, or a bound is broken.
     """
 
     __slots__ = (
-        "_at_least_s", "_begun", "_costs", "_decisions", "_durables", "_interval_s", "_last_since_s", "_lives",
-        "_mtbf_s", "_notice_s", "_overhead", "_reckoned", "_restart_s", "_stalls", "_step", "_under_way", "_up_s",
+        "_at_least_s", "_barren", "_begun", "_costs", "_decisions", "_durables", "_interval_s", "_last_since_s",
+        "_lives", "_mtbf_s", "_notice_s", "_overhead", "_reckoned", "_restart_s", "_stalls", "_step", "_under_way",
+        "_up_s",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +93,7 @@ class Auto:
         self._lives = Seen(lost=0, announced=0, up_s=0.0)
         self._up_s = self._last_since_s = 0.0
         self._begun = False
+        self._barren = 0
         self._under_way = self._step = 0
         self._interval_s: float | None = None
         self._reckoned: Reckoning | None = None
@@ -113,10 +121,16 @@ class Auto:
             if self._begun:
                 wait, every = _UNKNOWN_S, "nothing is measured yet"
             else:
-                wait, every = _FIRST_S, "the first save comes early, to be measured"
+                wait, every = (
+                    min(_FIRST_S, max(_SOONEST_S, self._at_least_s)),
+                    "the first save comes early, to be measured",
+                )
         else:
             wait = self._interval_s * (_UNDER_WAY if self._under_way > 0 else 1)
             every = f"every {self._interval_s:.0f} s"
+        if self._barren and not self._begun:
+            wait = max(_SOONEST_S, min(wait, _FIRST_S) / 2**self._barren)
+            every = f"sooner, for {self._barren} launches ended before they saved"
         return f"{moment.since_s:.0f} s since the last save (auto: {every})" if moment.since_s >= wait else ""
 
     def interval_s(self, *, step_s: float) -> float:
@@ -136,6 +150,9 @@ class Auto:
             self._decide(told.step)
         else:
             self._lives, self._up_s = seen(told), 0.0
+            ended = [life for life in told if life.ended != "running"]
+            barren = takewhile(lambda life: life.ended == "lost" and life.up_s == 0, reversed(ended))
+            self._barren = min(sum(1 for _ in barren), _MOST_HALVED)
             if self._costs:
                 self._decide(self._step)
 

@@ -79,7 +79,8 @@ def command(
         else:
             output.line(output.printable(f"asked {asked} for a save of {named}"))
         return
-    output.say(output.printable(f"asked {asked} for a save; waiting for at most {timeout}"))
+    stopped = ", which was told to stop: the next launch is asked too" if asked.ended == "notice" else ""
+    output.say(output.printable(f"asked {asked} for a save{stopped}; waiting for at most {timeout}"))
     made = wait_for_save(
         repository,
         named,

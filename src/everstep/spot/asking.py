@@ -19,7 +19,8 @@ from everstep.repository.requests import answered, withdraw
 
 __all__ = ["Standing", "standing", "wait_for_save"]
 
-_FIRST_POLL_S, _LONGEST_POLL_S = 0.25, 5.0
+_FIRST_POLL_S, _LONGEST_POLL_S = 0.25, 1.0
+"""One small read each: a second, because where little is kept the checkpoint may soon be pruned if it is not tagged."""
 _LOOK_AFTER_S = 15.0
 """How often it is looked after whether the training that was asked still stands."""
 _NO_TRAINING = ("fork", "import on ")
