@@ -1,5 +1,6 @@
 """Commands on a checkpoint that several ranks saved."""
 
+import shutil
 from pathlib import Path
 
 from tests.cli.worlds import ask
@@ -19,8 +20,9 @@ def test_show_says_how_a_tensor_lies_on_the_ranks(capsys):
     assert "layout" not in leaves["model/bias"]
 
 
-def test_verify_reads_what_all_ranks_wrote(capsys):
-    """Every byte of three ranks' packs, those of compact indexes included."""
-    answer = ask(capsys, "verify", "--store", STORE, "wide", "--json")
+def test_verify_reads_what_all_ranks_wrote(capsys, tmp_path):
+    """Every byte of three ranks' packs, those of compact indexes included. It leaves a mark: so of a copy."""
+    store = shutil.copytree(STORE, tmp_path / "store")
+    answer = ask(capsys, "verify", "--store", store, "wide", "--json")
     assert answer.code == 0
     assert answer.json["bytes"] == 324
