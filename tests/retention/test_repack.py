@@ -12,6 +12,7 @@ from everstep.format.layouts import make_layout
 from everstep.repository.attempts import claim
 from everstep.repository.catalogue import checkpoints, find, newest, resolve
 from everstep.repository.checkpoint import Checkpoint
+from everstep.repository.copying import copy
 from everstep.repository.fence import Attempt
 from everstep.repository.fork import fork
 from everstep.repository.keys import plans_prefix
@@ -40,6 +41,7 @@ from tests.repository.worlds import (
     put,
     reopened,
     started,
+    world,
 )
 from tests.retention.beside import Before
 from tests.retention.thin import SHARED, bury_all, digests, leaves, thinned, total
@@ -379,3 +381,45 @@ def test_what_was_replaced_has_no_grace_and_what_was_pruned_keeps_its_own():
     assert done_now.bytes_waiting == 0
     sweep(repo, None, grace_s=day)
     assert total(repo.store) == before - done_now.bytes_freed
+
+
+def test_copies_in_another_store():
+    """What a copy brought along of a pack whose save nobody knows there is written anew, and the pack goes."""
+    repo, _, made = thinned()
+    other = world()
+    copy(repo, made[2:], other)
+    done = repack(other)
+    assert [old.step for old, _ in done.rewritten] == [30, 40]
+    for _ in range(2):
+        sweep(other, None, grace_s=0)
+    assert whole(other) == [40, 30]
+    assert content(other, find(other, "run", 40)) == leaves(40)
+    found = space(other, deep=True)
+    assert (found.garbage, found.sparse, found.total) == (0, 0, found.stored)
+
+
+def test_copies_in_the_same_store():
+    """A copy under another name needs the old packs too: it is written anew with the run, named or not."""
+    repo, _, made = thinned()
+    copy(repo, made[3:], repo, run="twin")
+    done = repack(repo, ["run"])
+    assert sorted(old.run for old, _ in done.rewritten) == ["run", "run", "twin"]
+    for _ in range(2):
+        sweep(repo, None, grace_s=0)
+    assert (whole(repo), whole(repo, "twin")) == ([40, 30], [40])
+    assert content(repo, find(repo, "twin", 40)) == leaves(40)
+    found = space(repo, deep=True)
+    assert (found.garbage, found.sparse, found.total) == (0, 0, found.stored)
+    both = digests(repo, *checkpoints(repo, "run"), *checkpoints(repo, "twin"))
+    assert all(len(places) == 1 for places in both.values())
+
+
+def test_a_run_alone_is_swept_after_it():
+    """`prune --run`: repack and sweep of one run free the pack that one of its own dead saves left."""
+    repo, _, _ = thinned()
+    sweep(repo, ["run"], grace_s=0)
+    before = total(repo.store)
+    done = repack(repo, ["run"])
+    sweep(repo, ["run"], grace_s=0)
+    assert total(repo.store) == before - done.bytes_freed
+    assert whole(repo) == [40, 30]
