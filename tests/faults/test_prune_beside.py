@@ -33,6 +33,7 @@ class Cast:
     def __init__(self, folder, seed):
         self.folder, self.store, self.seed = folder, str(folder / "store"), seed
         self.playing = {}
+        self.paused = {}
         self.launches = 0
 
     def __enter__(self):
@@ -64,11 +65,21 @@ class Cast:
     def kill(self, role):
         """-9, wherever it is; a fault that it had found is told."""
         process = self.playing.pop(role)
+        self.paused.pop(role, None)
         process.send_signal(signal.SIGKILL)
         assert process.wait() != FAULT, (self.folder / f"{role.strip('0123456789')}.log").read_text()[-4000:]
 
+    def pause(self, role, seconds):
+        """It stands still for a while, wherever it is, and goes on as if nothing had been."""
+        self.playing[role].send_signal(signal.SIGSTOP)
+        self.paused[role] = time.monotonic() + seconds
+
     def look(self):
         """Roles that have ended by themselves: with a fault, or to be started again."""
+        for role, until in list(self.paused.items()):
+            if time.monotonic() > until:
+                del self.paused[role]
+                self.playing[role].send_signal(signal.SIGCONT)
         for role, process in list(self.playing.items()):
             if process.poll() is not None:
                 self.kill(role)
@@ -89,7 +100,7 @@ def whole(store):
 
 
 def play(tmp_path, capsys, *, seed, seconds, roles):
-    """All roles at once, each killed now and then; then what is left."""
+    """All roles at once, each killed or paused now and then; then what is left."""
     dice = random.Random(seed)
     train(str(tmp_path / "store"), RUN, 4)
     with Cast(tmp_path, seed) as cast:
@@ -100,8 +111,11 @@ def play(tmp_path, capsys, *, seed, seconds, roles):
             time.sleep(dice.random() * 0.6)
             cast.look()
             role = dice.choice(roles)
-            cast.kill(role)
-            cast.start(role)
+            if role not in cast.paused and dice.random() < 0.4:
+                cast.pause(role, dice.random() * 3)
+            else:
+                cast.kill(role)
+                cast.start(role)
     store = cast.store
     before = whole(store)
     assert before[RUN]
@@ -114,14 +128,14 @@ def play(tmp_path, capsys, *, seed, seconds, roles):
     return ask(capsys, "du", "--json", "--store", store).json
 
 
-ROLES = ["trainer", "forker", "reader", "asker", "pruner", "pruner2"]
+ROLES = ["trainer", "trainer2", "forker", "reader", "asker", "pruner", "pruner2"]
 
 
 @pytest.mark.parametrize(
     ("seed", "seconds"), [(1, 8), *(pytest.param(seed, 60, marks=pytest.mark.more) for seed in range(2, 6))]
 )
 def test_everybody_at_once(tmp_path, capsys, seed, seconds):
-    """A training, forks of it, restores, requests and tags, and two prunes, each killed again and again.
+    """Two launches of a training, forks, restores, requests and tags, and two prunes, each killed or paused at any time.
 
     Whatever stands is whole; the training goes on; after one more prune nothing is left that nobody needs.
     """
