@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from safetensors import numpy as safetensors
 
-from everstep.errors import CheckpointPruned, CorruptChunk
+from everstep.errors import Archived, CheckpointPruned, CorruptChunk
 from everstep.format.index import Index
 from everstep.format.layouts import make_layout
 from everstep.repository.attempts import claim
@@ -412,6 +412,23 @@ def test_copies_in_the_same_store():
     assert (found.garbage, found.sparse, found.total) == (0, 0, found.stored)
     both = digests(repo, *checkpoints(repo, "run"), *checkpoints(repo, "twin"))
     assert all(len(places) == 1 for places in both.values())
+
+
+def test_archived_packs_are_left_alone():
+    """What cannot be read at once is neither looked into nor rewritten."""
+    repo, _, _ = thinned()
+
+    class Cold(MemoryStore):
+        """Whose packs all lie in an archive tier."""
+
+        def get_range(self, key, start, into):
+            raise Archived(f"{key} is archived", key=key)
+
+        get, list, create = repo.store.get, repo.store.list, repo.store.create
+
+    cold = reopened(repo, Cold())
+    assert repack(cold).rewritten == ()
+    assert space(cold, deep=True).dead == 0
 
 
 def test_a_run_alone_is_swept_after_it():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from everstep.errors import ObjectNotFound, ShortRead
+from everstep.errors import Archived, ObjectNotFound, ShortRead
 from everstep.format.index import Index
 from everstep.format.manifest import Manifest
 from everstep.repository.checkpoint import Checkpoint
@@ -60,13 +60,16 @@ def live_bytes(used: Mapping[str, Collection[Place]]) -> dict[str, int]:
 
 
 def data_bytes(repo: Repository, sizes: Mapping[str, int], packs: Iterable[str]) -> dict[str, int]:
-    """The bytes of these packs without their headers; a read of 8 bytes for each. One that is gone is left out."""
+    """The bytes of these packs without their headers; a read of 8 bytes for each.
+
+    Those that are gone, or lie in an archive tier, are left out.
+    """
 
     def read(key: str) -> int | None:
         length = bytearray(8)
         try:
             repo.store.get_range(key, 0, memoryview(length))
-        except (ObjectNotFound, ShortRead):
+        except (Archived, ObjectNotFound, ShortRead):
             return None
         return max(0, sizes[key] - header_end(length))
 
