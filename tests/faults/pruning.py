@@ -64,7 +64,7 @@ def objects() -> dict[str, bytes]:
     first = fork(repo, made[1], "child")
     put(repo, claim(repo, "child", owner="test"), 6, leaves(6), bases=(first,))
     set_tag(repo, "kept", made[1])
-    mark_verified(repo, "run", made[2].save, by="verify")
+    mark_verified(repo, "run", made[3].save, by="verify")
     bury(repo, "run", made[0].save, why="a test")
     return {key: repo.store.get(key, 10**9) for key in keys(repo.store)}
 
