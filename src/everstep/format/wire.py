@@ -9,7 +9,9 @@ each other in a save (`check_words`) is written in the same form and is not stor
 
 from __future__ import annotations
 
+import os
 import re
+import threading
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -39,6 +41,7 @@ __all__ = ["Wire", "check_index", "check_manifest", "check_record", "from_bytes"
 
 Wire = Record | Index | Manifest | Word
 T = TypeVar("T", bound=Wire)
+S = TypeVar("S", bound=msgspec.Struct)
 
 _UNSEALED: Final = (Index, Manifest, Announcement, Outline, Copies)
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
@@ -46,6 +49,15 @@ _PLAIN: Final = msgspec.json.Encoder()
 _CHECK: Final = b',"check":"'
 _CHECK_BYTES: Final = len(_CHECK) + 64 + 2
 _PLACE: Final = re.compile(r" - at `\$\.?(.*)`$")
+
+
+_decoders: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {}
+_decoders_lock = threading.Lock()
+os.register_at_fork(  # a child has no thread that would finish a decoder
+    before=_decoders_lock.acquire,
+    after_in_parent=_decoders_lock.release,
+    after_in_child=_decoders_lock.release,
+)
 
 
 class _Head(msgspec.Struct):
@@ -124,7 +136,7 @@ def _without_check(text: bytes, what: str) -> bytes:
 
 def _parse(text: bytes, kind: type[T], what: str) -> T:
     try:
-        return msgspec.json.decode(text, type=kind)
+        return _decoder(kind).decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         found = _major(text)
         if found is not None and found != FORMAT_MAJOR:
@@ -133,9 +145,22 @@ def _parse(text: bytes, kind: type[T], what: str) -> T:
         raise Faults(what).fail(place[1] if place else "text", _PLACE.sub("", str(error))) from error
 
 
+def _decoder(kind: type[S]) -> msgspec.json.Decoder[S]:
+    """The kind's decoder, made by one thread at a time.
+
+    msgspec learns a struct's fields when the first decoder of it is made, and runs Python code meanwhile; a second
+    thread that decodes the same struct then reads what is half made, and the process dies (seen with 0.22.0).
+    """
+    found = _decoders.get(kind)
+    if found is None:
+        with _decoders_lock:
+            found = _decoders.setdefault(kind, msgspec.json.Decoder(kind))
+    return found
+
+
 def _major(text: bytes) -> int | None:
     try:
-        return msgspec.json.decode(text, type=_Head).format
+        return _decoder(_Head).decode(text).format
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

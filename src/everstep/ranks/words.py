@@ -34,6 +34,11 @@ class _Error(msgspec.Struct, frozen=True, kw_only=True):
     fields: dict[str, object] = {}
 
 
+_READ_ERROR = msgspec.json.Decoder(
+    _Error
+)  # made here: two threads that make the first one at once kill the process
+
+
 def encode(topic: str, word: Word) -> bytes:
     """A word as bytes: a letter, the topic, and the value or the error as JSON.
 
@@ -58,7 +63,7 @@ def decode(text: bytes) -> Said:
         if found and text[:1] == _VALUE:
             return Said(topic=topic, word=rest)
         if found and text[:1] == _ERROR:
-            error = msgspec.json.decode(rest, type=_Error)
+            error = _READ_ERROR.decode(rest)
             kind = _KINDS.get(error.code, EverstepError)
             fields = {
                 name: tuple(value) if isinstance(value, list) else value
