@@ -74,10 +74,12 @@ def command(
     from everstep.cli.pricing import prices_for
     from everstep.cli.prune_shown import Shown
     from everstep.cli.pruning import Pruning, wanted
+    from everstep.retention import parse_keep
 
     url = places.store_url(store)
     priced = prices_for(prices, url)
     grace_s = asked.seconds("--grace", grace)
+    parse_keep(keep)
     if not dry_run:
         asked.check_can_ask(yes=yes, as_json=as_json)
     with progress(quiet=quiet) as listener:
