@@ -124,6 +124,7 @@ def tidier(store, dice):
     """Prunes the whole store by its runs' own policies, again and again."""
     while True:
         command(["prune", "--grace", "0s", "--yes", "--check", dice.choice(["light", "full"])], store)
+        time.sleep(dice.random() / 2)
 
 
 def asker(store, dice):
