@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,10 @@ from hypothesis import strategies as st
 
 import everstep as es
 from everstep.format.layouts import make_layout, parts
+from everstep.repository.catalogue import newest
+from everstep.repository.opening import open_repository
+from everstep.repository.tombs import bury
+from everstep.repository.undelete import undelete
 from everstep.store.local import LocalStore
 from tests.repository.rank_worlds import array, put_ranks
 from tests.repository.worlds import started
@@ -89,6 +94,19 @@ def test_it_reads_every_leaf_of_the_newest_checkpoint(reader, store):
     assert found["step"] == 13
     assert found["nested/lr"] == [0.1, (1, 2**70)]
     assert found["nested/3"] == float("inf")
+
+
+def test_it_passes_over_what_is_pruned_until_it_is_undeleted(reader, store, tmp_path):
+    """A tomb hides a checkpoint, its undelete shows it again, and the next tomb hides it once more."""
+    folder = tmp_path / "store"
+    shutil.copytree(store[0], folder)
+    repo = open_repository(LocalStore(folder), create=False)
+    last = newest(repo, "r")
+    for tomb in range(3):
+        assert reader.read(folder, "r")["step"] == 13
+        assert bury(repo, "r", last.save, why="a test").number == tomb
+        assert reader.read(folder, "r")["step"] == 12
+        undelete(repo, "r", last.save)
 
 
 def test_it_finds_any_damage(reader, store):

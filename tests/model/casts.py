@@ -112,6 +112,14 @@ CASTS: Mapping[str, Cast] = {
             "prune of the fork": partial(prune, run="y", victims=("S4",), stale=False),
         },
     ),
+    "two attempts beside a sweep of all": (
+        _ONE,
+        {
+            "old": partial(old_attempt),
+            "new": partial(new_attempt),
+            "prune": partial(prune, whole=True),
+        },
+    ),
     "a base that goes while it is marked": (
         _CHAIN,
         {

@@ -9,7 +9,7 @@ from tests.model.freezing import doom, freeze, hold, step_of
 from tests.model.graves import ABORTED, Broken, bury, graves
 from tests.model.marking import look, packs_of, remove
 from tests.model.saves import settle
-from tests.model.search import Program, choose, create, delete, listed
+from tests.model.search import Program, choose, create, delete, get, listed
 
 __all__ = ["keep_last", "prune", "sweep", "tidy"]
 
@@ -127,7 +127,8 @@ def _sweep(
     if frozen is None:
         return False
     del targets
-    frozen = yield from doom(broken, frozen)
+    if "fates last" not in broken:
+        frozen = yield from doom(broken, frozen)
     if whole and "one catalogue" not in broken:
         scope = tuple((yield listed("run")))
     elif not whole:
@@ -153,6 +154,16 @@ def _sweep(
             if seen is None:
                 return False
     del scope, gone
+    if "fates last" in broken:
+        held, frozen = frozen, (yield from doom(broken, frozen))
+        for dead in held:
+            if dead not in frozen:
+                undone = yield get("manifest", *dead.at)
+                if undone is None:
+                    return False
+                seen = seen._replace(live=seen.live | undone)
+                del undone
+        del held
     doomed = theirs | packs & (orphans | {dead.at[1] for dead in frozen})
     del packs, orphans, theirs
     yield from remove(broken, frozen, seen, doomed, whole=whole)

@@ -14,6 +14,7 @@ from tests.model.search import alone
 from tests.model.sweeps import prune, tidy
 
 LARGE = {
+    "two attempts beside a sweep of all",
     "forks of forks beside sweeps of all",
     "graces of several lengths",
     "repack of what is a base",
@@ -101,6 +102,17 @@ def test_three_actors_leave_nothing(actors):
 def test_four_actors_in_every_order(actors):
     """A writer, a fork, a sweep and an undelete at once, and other fours."""
     found = play(actors)
+    assert not found.wrong, "\n".join(found.way)
+
+
+@pytest.mark.parametrize(
+    "cast",
+    [("old", "sweep", "undelete"), ("fork", "sweep", "undelete"), "undeleted and buried again"],
+    ids=str,
+)
+def test_fates_may_be_decided_after_all_was_looked_at(cast):
+    """The order of the code: what was undeleted meanwhile is live then, and so is what it refers to."""
+    found = (play_cast if isinstance(cast, str) else play)(cast, frozenset({"fates last"}), tidied=True)
     assert not found.wrong, "\n".join(found.way)
 
 
@@ -196,6 +208,5 @@ def test_an_operator_alone_leaves_nothing_of_a_writer_that_comes_late():
 )
 def test_each_rule_is_needed(broken, cast, wrong):
     """With one rule left out the search finds a way to break a promise."""
-    search = play_cast if isinstance(cast, str) else play
-    found = search(cast, frozenset({broken}), tidied=True)
+    found = (play_cast if isinstance(cast, str) else play)(cast, frozenset({broken}), tidied=True)
     assert re.fullmatch(WRONG[wrong], found.wrong), found
