@@ -20,7 +20,7 @@ def allowed_bytes(budget: Budget, price_per_gb_month: float | None) -> float:
     if price_per_gb_month is None:
         raise UsageError(
             f"'{budget}' needs prices, and none are known for this store",
-            hint='name them with --prices (everstep plan --help lists them), or give bytes as "at most 2TB"',
+            hint='name them, as --prices azure-hot (everstep prune), or give bytes as "at most 2TB"',
             rule=str(budget),
         )
     return budget.dollars / price_per_gb_month * BILLED_GB if price_per_gb_month > 0 else float("inf")
