@@ -7,11 +7,22 @@ as you like, and goes on with what it knew. Then what is left is finished, swept
 import contextlib
 import functools
 import itertools
+from functools import partial
 
 import pytest
 
+from everstep.errors import CheckpointPruned
+from everstep.repository.catalogue import checkpoints, find
+from everstep.repository.copying import copy
+from everstep.repository.repository import Repository
+from everstep.repository.verify import verify
+from everstep.retention.policy import parse_keep
+from everstep.retention.prune import plan_prune, prune
+from everstep.retention.sweep import sweep
 from everstep.store.count import Count
+from everstep.store.memory import MemoryStore
 from tests.faults import pruning as p
+from tests.repository.worlds import keys, put, started, world
 
 BESIDE = [
     (slow, fast)
@@ -63,3 +74,49 @@ def test_one_runs_wholly_between_two_calls_of_another(slow, fast, every):
     begin = 1 + BESIDE.index((slow, fast)) % every
     for moment in range(begin, calls_of(slow) + 1, every):
         beside(slow, fast, moment)
+
+
+@functools.cache
+def two_stores() -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """A run of six checkpoints, and a store that has its last two as copies, the older one pruned.
+
+    So there lie packs of saves that nobody knows there.
+    """
+    repo, attempt = started()
+    made = [put(repo, attempt, 1, p.leaves(1))]
+    for step in (2, 3, 4, 5):
+        made.append(put(repo, attempt, step, p.leaves(step), bases=made[-2:]))
+    made.append(put(repo, attempt, 6, {"alone": b"6"}))
+    there = world()
+    copy(repo, [made[2], made[5]], there)
+    prune(there, plan_prune(there, "run", parse_keep("last 1"), now=0), grace_s=0)
+    both = ({key: one.store.get(key, 10**9) for key in keys(one.store)} for one in (repo, there))
+    return next(both), next(both)
+
+
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.more)])
+@pytest.mark.parametrize("sweeping", [True, False], ids=["sweep", "copy"])
+def test_a_copy_from_another_store_beside_a_sweep(sweeping, every):
+    """A copy relies on packs that are there, and that a sweep takes for nobody's: it is whole, or refused (fault 13)."""
+
+    def copied(source: Repository, there: Repository, step: int) -> None:
+        with contextlib.suppress(CheckpointPruned):
+            copy(source, [find(source, "run", step)], there)
+
+    for step, moment in itertools.product((1, 4), range(1, 60, every)):
+        here, other = MemoryStore(), MemoryStore()
+        for store, objects in zip((here, other), two_stores(), strict=True):
+            for key, body in objects.items():
+                store.create(key, body)
+        source, there = p.opened(here, 1), p.opened(other, 2)
+        whole = partial(copied, source, there, step) if sweeping else partial(sweep, there, None, grace_s=0)
+        meanwhile = p.Meanwhile(other, whole)
+        meanwhile.at = moment
+        through = p.opened(meanwhile, 3)
+        if sweeping:
+            sweep(through, None, grace_s=0)
+        else:
+            copied(source, through, step)
+        sweep(there, None, grace_s=0)
+        for one in checkpoints(there, "run"):
+            assert verify(there, one) == []
