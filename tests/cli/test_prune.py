@@ -278,6 +278,38 @@ class TestWholeStore:
         assert ask(capsys, "verify", "child", "--store", store).code == 0
 
 
+class TestCloud:
+    @pytest.fixture
+    def cloud(self, store, capsys, monkeypatch, moto_server):
+        """The same run in a bucket."""
+        environ = {
+            "AWS_ACCESS_KEY_ID": moto_server.access_key,
+            "AWS_SECRET_ACCESS_KEY": moto_server.secret_key,
+            "AWS_ENDPOINT_URL": moto_server.endpoint,
+        }
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        url = f"s3://{moto_server.bucket()}/team"
+        assert ask(capsys, "cp", "digits", "--to", url, "--store", store).code == 0
+        return url
+
+    def test_a_cloud_is_pruned_with_its_money(self, cloud, capsys):
+        """Its usual prices are known; what is pruned comes back; a budget of money needs no --prices."""
+        document = prune(capsys, cloud, "digits", "--keep", "last 2", "--dry-run", "--json").json
+        assert document["prices"]["name"] == "s3-standard"
+        assert document["frees_dollars_a_month"] > 0
+        assert "$" in prune(capsys, cloud, "digits", "--keep", "at most $1", "--dry-run").out
+        assert prune(capsys, cloud, "digits", "--keep", "last 2", "--yes").code == 0
+        assert steps(cloud, capsys) == [600, 500]
+        assert ask(capsys, "undelete", "digits@300", "--store", cloud).code == 0
+        done = prune(capsys, cloud, "digits", "--keep", "last 3", "--yes", "--grace", "0", "--json").json[
+            "done"
+        ]
+        assert done["bytes"] > 0
+        assert steps(cloud, capsys) == [600, 500, 300]
+        assert ask(capsys, "verify", "--store", cloud).code == 0
+
+
 class TestRepack:
     @pytest.fixture
     def thin(self, tmp_path):
