@@ -77,6 +77,8 @@ def committed_bytes(checkpoint: Checkpoint) -> bytes:
         world=checkpoint.world,
         metrics={name: encode(value) for name, value in checkpoint.metrics.items()},
         forked_from=checkpoint.forked_from,
+        reason=checkpoint.reason,
+        replaces=checkpoint.replaces,
     )
     return to_bytes(
         CommitRecord(
