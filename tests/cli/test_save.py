@@ -16,7 +16,7 @@ from tests.cli.worlds import ask, shell, state_at, trained
 TRAINING = """
     import sys, time, numpy as np, everstep as es
     state = {"w": np.zeros(10_000), "n": 0}
-    with es.Checkpointer(sys.argv[1], "live", listener=lambda event: None) as ckpt:
+    with es.Checkpointer(sys.argv[1], "live", keep="last 100", listener=lambda event: None) as ckpt:
         for step in ckpt.loop(state, until=int(sys.argv[2])):
             state["w"][:] = state["n"] = step + 1
             print(step + 1, flush=True)
@@ -85,12 +85,19 @@ def test_it_waits_until_it_is_a_checkpoint_and_shows_it(live, capsys):
     assert [line.split()[0] for line in lines] == ["created", "state", "tags"]
     assert "asked attempt 1" in answer.err
     assert live.requests() == []
+    assert "everstep tag" not in answer.err
     again = ask(capsys, "save", "--run", "live", "--store", live.store, "--json").json
     assert again["checkpoint"]["step"] > int(step)
     assert again["checkpoint"]["reason"] == "asked"
     assert again["waited_s"] > 0
     tagged = ask(capsys, "show", "tag:before-the-change", "--store", live.store, "--json").json
     assert tagged["checkpoint"]["step"] == int(step)
+
+
+def test_what_a_policy_may_give_up_is_said(live, capsys):
+    """Who asked for a checkpoint and did not name it learns how to keep it."""
+    answer = ask(capsys, "save", "live", "--store", live.store)
+    assert f"keeps last 100; to keep this one: everstep tag NAME {answer.out.splitlines()[0]}" in answer.err
 
 
 def test_two_people_ask_at_once(live):

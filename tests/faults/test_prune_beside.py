@@ -132,7 +132,7 @@ ROLES = ["trainer", "trainer2", "forker", "reader", "asker", "pruner", "pruner2"
 
 
 @pytest.mark.parametrize(
-    ("seed", "seconds"), [(1, 8), *(pytest.param(seed, 60, marks=pytest.mark.more) for seed in range(2, 6))]
+    ("seed", "seconds"), [(1, 6), *(pytest.param(seed, 60, marks=pytest.mark.more) for seed in range(2, 6))]
 )
 def test_everybody_at_once(tmp_path, capsys, seed, seconds):
     """Two launches of a training, forks, restores, requests and tags, and two prunes, each killed or paused at any time.

@@ -90,6 +90,9 @@ def command(
         told=lambda words: output.say(output.printable(words)),
     )
     _show(repository, made, tag, waited_s=time.monotonic() - began, as_json=as_json)
+    if tag is None and asked.attempt.keep:
+        words = f"the run keeps {asked.attempt.keep}; to keep this one: everstep tag NAME {checkpoint_words(made)}"
+        output.say(output.printable(words))
 
 
 def _show(
