@@ -1,6 +1,7 @@
-"""Random histories of launches, saves, rollbacks, forks, tags, copies and crashes, held against dictionaries."""
+"""Random histories of launches, saves, rollbacks, forks, tags, copies, prunes and crashes, held against dictionaries."""
 
 import contextlib
+import dataclasses
 
 import numpy as np
 import pytest
@@ -10,12 +11,20 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import everstep as es
 from everstep.errors import Fenced
-from everstep.repository.catalogue import checkpoints, find, resolve
+from everstep.format.ids import parse_save
+from everstep.repository.catalogue import checkpoints, find, resolve, runs
 from everstep.repository.copying import copy
 from everstep.repository.fork import fork
 from everstep.repository.opening import open_repository
+from everstep.repository.reading import read_manifest
+from everstep.repository.settle import undecided
 from everstep.repository.tags import remove_tag, set_tag, tags
+from everstep.repository.undelete import undelete
+from everstep.repository.verified import mark_verified, verified
 from everstep.repository.verify import verify
+from everstep.retention.policy import parse_keep
+from everstep.retention.prune import plan_prune, prune
+from everstep.retention.sweep import sweep
 from everstep.store.fault import Crashed, Fault, Injection, Kind, Scripted
 from everstep.store.memory import MemoryStore
 from everstep.store.retry import Retry
@@ -48,7 +57,8 @@ class Histories(RuleBasedStateMachine):
     """``model`` says what each run must hold: its attempts in order, each from step to content.
 
     ``copies`` says what the second store must hold: for each run, content by save. ``tagged`` is the
-    checkpoint that each tag names. ``zombies`` are launches that a newer one has replaced.
+    checkpoint that each tag names. ``zombies`` are launches that a newer one has replaced. ``buried`` has for each run
+    the pruned checkpoints that no sweep has taken: place of the attempt, step and content, by save.
     """
 
     @initialize()
@@ -58,7 +68,7 @@ class Histories(RuleBasedStateMachine):
         self.there = open_repository(self.store, create=True)
         self.elsewhere = open_repository(self.other, create=True)
         self.model, self.copies, self.tagged = {}, {}, {}
-        self.live, self.zombies = {}, []
+        self.live, self.zombies, self.buried = {}, [], {}
         self.forks = 0
         self.open("a")
         for seed in (1, 2):
@@ -70,6 +80,13 @@ class Histories(RuleBasedStateMachine):
             (step, attempt[step])
             for attempt in reversed(self.model.get(run, []))
             for step in sorted(attempt, reverse=True)
+        ]
+
+    def places(self, run):
+        """The attempts, by their place in the model, and the steps, in the same order."""
+        attempts = self.model.get(run, [])
+        return [
+            (at, step) for at in reversed(range(len(attempts))) for step in sorted(attempts[at], reverse=True)
         ]
 
     def newest(self, run):
@@ -195,6 +212,64 @@ class Histories(RuleBasedStateMachine):
                 copy(self.there, chosen, open_repository(dying, create=False))
         copy(self.there, chosen, self.elsewhere)
         self.copies.setdefault(run, {}).update({str(one.save): contents[str(one.save)] for one in chosen})
+
+    @precondition(has_checkpoints)
+    @rule(data=st.data(), last=st.integers(1, 3), graceful=st.booleans(), at=st.integers(0, 40))
+    def prune(self, data, last, graceful, at):
+        """A run keeps its last few, what is tagged and what was verified; perhaps it dies on the way, and goes on."""
+        run = self.some_run(data)
+        listed = checkpoints(self.there, run)
+        marks = verified(self.there, run)
+        newest_marked = next((one.save for one in listed if one.save in marks), None)
+        kept = {one.save for n, one in enumerate(listed) if n < last or one.tags or one.save == newest_marked}
+        dying = Fault(self.store, Scripted(Injection(kind=Kind.CRASH_BEFORE, at=at + 1)))
+        grace_s = 1e6 if graceful else 0.0
+        for store in (dying, self.store) if at else (self.store,):
+            repository = open_repository(self.store, create=False)
+            repository = dataclasses.replace(repository, store=store)
+            with contextlib.suppress(Crashed):
+                plan = plan_prune(repository, run, parse_keep(f"last {last}"), now=0.0)
+                prune(repository, plan, grace_s=grace_s)
+        for one, (attempt, step) in zip(listed, self.places(run), strict=True):
+            if one.save not in kept:
+                content = self.model[run][attempt].pop(step)
+                self.buried.setdefault(run, {})[str(one.save)] = (attempt, step, content)
+        if not graceful:
+            self.buried.pop(run, None)
+
+    @precondition(lambda self: any(self.buried.values()))
+    @rule(data=st.data())
+    def undelete(self, data):
+        """What was pruned and not swept comes back with its content."""
+        run = data.draw(st.sampled_from(sorted(run for run, gone in self.buried.items() if gone)))
+        name = data.draw(st.sampled_from(sorted(self.buried[run])))
+        attempt, step, content = self.buried[run].pop(name)
+        assert undelete(self.there, run, parse_save(name)).step == step
+        self.model[run][attempt][step] = content
+
+    @rule()
+    def sweep_everything(self):
+        """Both stores are swept; then nothing is there that no checkpoint needs."""
+        for repository in (self.there, self.elsewhere):
+            sweep(repository, None, grace_s=0)
+            names = [record.run for record in runs(repository)]
+            needed = {
+                key
+                for name in names
+                for one in checkpoints(repository, name)
+                for key in read_manifest(repository, one).packs
+            }
+            if not any(undecided(repository, name) for name in names):
+                assert {listed.key for listed in repository.store.list("packs/")} == needed
+        self.buried = {}
+
+    @precondition(has_checkpoints)
+    @rule(data=st.data())
+    def verify_one(self, data):
+        """Somebody reads a whole checkpoint: from now on it is verified."""
+        one = data.draw(st.sampled_from(checkpoints(self.there, self.some_run(data))))
+        assert verify(self.there, one) == []
+        assert mark_verified(self.there, one.run, one.save, by="verify")
 
     @precondition(lambda self: self.live)
     @rule(data=st.data(), at=st.integers(1, 30), kind=st.sampled_from(PASSING), seed=st.integers(0, 3))
