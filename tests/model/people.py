@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.model.graves import Broken, Save, tomb_of, tombs
-from tests.model.search import Program, create, delete
+from tests.model.graves import Broken, Save, announce, tomb_of, tombs
+from tests.model.search import Program, create, delete, get
 
 __all__ = ["reader", "tagger", "verifier"]
 
@@ -33,34 +33,56 @@ def reader(broken: Broken, *, run: str = "a", save: str = "S1", name: str = "r")
 def tagger(
     broken: Broken, *, run: str = "a", save: str = "S1", name: str = "t", moves: Save | None = None
 ) -> Program:
-    """A tag: the record, then a look whether what it leads to is pruned: then it is taken back.
+    """A tag: a pin, a look, the record, another look: what was pruned in between is brought back; the pin away.
 
-    ``moves`` is what has the tag now. A tag leads from a save to what took its place.
+    ``moves`` is what has the tag now. A tag leads from a save to what took its place, and that is pinned.
     """
-    promise = ("tagged", "", name)
+    promise, pin = ("tagged", "", name), f"tag {name}"
+    at, by = save, save
+    while by:
+        at = by
+        if "tag without pin" not in broken:
+            yield create("reader", "", pin, value=(run, at))
+        found = yield tombs(run, at)
+        tomb = tomb_of(found, at)
+        by = found[tomb] if tomb else ""
+        del found
+        if by and "pin what was replaced" in broken:
+            break
+        if tomb:
+            yield delete("reader", "", pin)
+        if tomb and not by:
+            return
+        del tomb
+    del by
     if moves is not None:
         yield delete("tag", "", name, note=lambda _: {promise: None})
-    if "tag looks first" in broken:
-        found = yield tombs(run, save)
-        if tomb_of(found, save):
-            return
-        yield create("tag", "", name, value=(run, save), note=lambda _: {promise: (run, save)})
-        return
     yield create("tag", "", name, value=(run, save))
-    at, tomb = save, "unknown"
-    while tomb:
-        found = yield tombs(
-            run, at, lambda found, at=at: {} if tomb_of(found, at) else {promise: (run, save)}
-        )
+    lost = yield from _lost(run, at)
+    if lost:
+        won = yield create("fate", run, lost, value="undone")
+        fate = "undone"
+        if not won:
+            fate = yield get("fate", run, lost)
+        if fate == "swept":
+            yield create("wrong", "", "a tag cannot be given")
+        yield announce(run, lost)
+        del won, fate
+    yield delete("reader", "", pin, note=lambda _: {promise: (run, save)})
+
+
+def _lost(run: str, save: str) -> Program:
+    """The tomb of a save that is pruned, unless what took its place stands; else an empty text."""
+    first, at = "", save
+    while at:
+        found = yield tombs(run, at)
         tomb = tomb_of(found, at)
-        at = found[tomb] if tomb else at
-        del found
-        if tomb and not at:
-            break
-    if tomb and "keep tag" in broken:
-        yield create(*promise, value=(run, save))
-    elif tomb:
-        yield delete("tag", "", name)
+        first = first or tomb
+        if not tomb:
+            return ""
+        at = found[tomb]
+        del found, tomb
+    return first
 
 
 def verifier(broken: Broken, *, save: str) -> Program:

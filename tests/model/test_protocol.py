@@ -27,6 +27,7 @@ WRONG = {
     "lost under a reader": r"S1 lost pack S1 while it is read( when all is swept)?",
     "late": r"the old attempt committed after the new one had resumed( when all is swept)?",
     "changed": r"a decision changed",
+    "no tag": r"a tag cannot be given( when all is swept)?",
     "no newest": r"the newest step is pruned",
     "no verified": r"all that were verified are swept( when all is swept)?",
 }
@@ -187,8 +188,8 @@ def test_an_operator_alone_leaves_nothing_of_a_writer_that_comes_late():
         ("reader without pin", ("sweep", "reader"), "lost under a reader"),
         ("reader without look", ("sweep", "reader"), "lost under a reader"),
         ("no look at tags", ("sweep", "tag"), "lost"),
-        ("tag looks first", ("sweep", "tag"), "lost"),
-        ("keep tag", ("sweep", "tag"), "lost"),
+        ("tag without pin", ("sweep", "tag"), "no tag"),
+        ("pin what was replaced", "repack of what is tagged", "no tag"),
         ("bury the verified", "two policies", "no verified"),
         ("no second look at the verified", "two long lists of tombs", "no verified"),
         ("each save for itself", "repack beside a policy", "no newest"),
