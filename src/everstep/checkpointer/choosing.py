@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TypeVar
 
@@ -15,7 +16,9 @@ from everstep.events import Listener
 from everstep.format.entries import Entry
 from everstep.format.ids import SaveId, parse_save
 from everstep.repository.catalogue import candidates, checkpoint, committed, find
+from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.readable import archived_among, refuse
+from everstep.repository.readers import gone_or_pruned, reading_long
 from everstep.state.flat import Restoration
 from everstep.store.protocol import Store
 from everstep.transfer.node import on_node
@@ -70,7 +73,11 @@ def restore_together(
                 return None
 
             def verified() -> None:
-                with node.share(prepared.reads) as (store, reads):
+                with (
+                    _pinned(launch, prepared.checkpoint),
+                    gone_or_pruned(launch.repository, prepared.checkpoint),
+                    node.share(prepared.reads) as (store, reads),
+                ):
                     bring(
                         store, prepared, reads, budget_bytes=budget_bytes, workers=workers, listener=listener
                     )
@@ -82,6 +89,11 @@ def restore_together(
     if step is not None:
         return read(next(saves))
     return newest_whole(saves, read, run=launch.run, on_corrupt=on_corrupt, listener=listener)
+
+
+def _pinned(launch: Launch, checkpoint: Checkpoint) -> AbstractContextManager[None]:
+    """A long restore is pinned by one rank for all."""
+    return reading_long(launch.repository, checkpoint) if launch.rank == 0 else nullcontext()
 
 
 def _candidates(launch: Launch, topic: str, step: int | None) -> Iterator[SaveId]:

@@ -37,8 +37,8 @@ def load(
     rank; dataclasses and objects are dicts by field. ``step=None`` is the newest checkpoint, and there
     ``on_corrupt`` says what damage does: "previous" or "fail". ``only`` are patterns of paths
     (``["model/*"]``; ``*`` matches ``/`` too): what they name and all below it comes, and little else is read.
-    Writes nothing. Raises `RunNotFound`, `CheckpointNotFound`, `IntegrityError`, and `UsageError` for a pattern
-    that names nothing.
+    Writes nothing, but a pin while it reads for more than 20 s, where it may. Raises `RunNotFound`,
+    `CheckpointNotFound`, `IntegrityError`, and `UsageError` for a pattern that names nothing.
     """
     return _load(store, run, step=step, only=only, on_corrupt=on_corrupt, listener=listener).value
 

@@ -27,6 +27,7 @@ from everstep.plan.requests import Read
 from everstep.repository.checkpoint import Checkpoint
 from everstep.repository.parallel import gather
 from everstep.repository.readable import check_readable
+from everstep.repository.readers import gone_or_pruned, reading_long
 from everstep.repository.reading import by_path, read_index, read_manifest
 from everstep.repository.repository import Repository
 from everstep.state.flat import Coverage, Restoration
@@ -90,18 +91,20 @@ def fetch(
 ) -> Restored[T]:
     """Read one checkpoint: manifest, indexes, ranges; every byte verified before ``finish`` is called.
 
-    Raises what ``match`` raises, and `Archived`, before anything is read into the state; `IntegrityError` for damage.
+    Raises what ``match`` raises, and `Archived`, before anything is read into the state; `IntegrityError` for damage,
+    `CheckpointPruned` when its bytes went meanwhile. A read of more than 20 s is pinned (`reading_long`).
     """
     prepared = prepare(repository, chosen, match)
     check_readable(repository, chosen, (read.key for read in prepared.reads))
-    bring(
-        repository.store,
-        prepared,
-        prepared.reads,
-        budget_bytes=budget_bytes,
-        workers=workers,
-        listener=listener,
-    )
+    with reading_long(repository, chosen), gone_or_pruned(repository, chosen):
+        bring(
+            repository.store,
+            prepared,
+            prepared.reads,
+            budget_bytes=budget_bytes,
+            workers=workers,
+            listener=listener,
+        )
     return finished(prepared)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 
@@ -21,9 +22,10 @@ __all__ = ["Retaining"]
 class Retaining:
     """Prunes one run, on a thread of its own, one prune at a time; a commit meanwhile asks for one more.
 
-    A prune that fails costs money and no data, so it is told (`PruneFailing`) and the training goes on: the next commit
-    tries again. Where the newest checkpoint is found damaged nothing is pruned, and ``damaged`` is called, so that the
-    next save does not build on it. Without the right to delete it is told once and left to `everstep prune`.
+    A prune that fails costs money and no data, so it is told (`PruneFailing`, once for the same trouble) and the
+    training goes on: the next commit tries again. Where the newest checkpoint is found damaged nothing is pruned, and
+    ``damaged`` is called, so that the next save does not build on it. Without the right to delete it is left to
+    `everstep prune`.
     An error that is not the store's is raised by `raise_error`.
     """
 
@@ -44,7 +46,10 @@ class Retaining:
         self._listener = listener
         self._damaged = damaged
         self._lists = PackLists(repository)
+        self._prices = usual_prices(repository.store.url)
+        self._newest: Checkpoint | None = None
         self._whole: Checkpoint | None = None
+        self._told = ""
         self._lock = threading.Lock()
         self._wanted = False
         self._working = False
@@ -52,8 +57,9 @@ class Retaining:
         self._thread: threading.Thread | None = None
         self._failure: Exception | None = None
 
-    def committed(self) -> None:
+    def committed(self, checkpoint: Checkpoint) -> None:
         """A checkpoint was made: apply the policy, now or after the prune that is under way."""
+        self._newest = checkpoint
         if self._policy.keeps_all or self._stopped.is_set():
             return
         with self._lock:
@@ -89,18 +95,28 @@ class Retaining:
         while self._next():
             try:
                 self._prune()
+                self._told = ""
             except AccessDenied as error:
-                self._listener(
-                    PruneFailing(run=self._run, error=f"{error.message}: left to `everstep prune`")
-                )
+                self._tell(f"{error.message}: left to `everstep prune`")
                 self.stop()
             except EverstepError as error:
-                if isinstance(error, IntegrityError):
+                if isinstance(error, IntegrityError) and error.fields.get("step") == self._newest_step:
                     self._damaged()
-                self._listener(PruneFailing(run=self._run, error=str(error)))
+                self._tell(str(error))
             except Exception as error:  # noqa: BLE001 - handed to the next call, whatever it is
                 self._failure = error
                 self.stop()
+
+    @property
+    def _newest_step(self) -> int | None:
+        return None if self._newest is None else self._newest.step
+
+    def _tell(self, trouble: str) -> None:
+        """Once for the same trouble, whatever the step is that it names."""
+        kind = re.sub(r"\d+", "", trouble)
+        if kind != self._told:
+            self._listener(PruneFailing(run=self._run, error=trouble))
+        self._told = kind
 
     def _next(self) -> bool:
         """Whether there is one more to do; if not, the thread ends, and that is known to whoever asks next."""
@@ -113,7 +129,6 @@ class Retaining:
         whole, self._whole = self._whole, None
         if whole is not None:
             mark_verified(self._repository, whole.run, whole.save, by="restore")
-        prices = usual_prices(self._repository.store.url)
         plan = plan_prune(
             self._repository,
             self._run,
@@ -122,7 +137,7 @@ class Retaining:
             check="light",
             lists=self._lists,
             measure=False,
-            price_per_gb_month=None if prices is None else prices.gb_month,
+            price_per_gb_month=None if self._prices is None else self._prices.gb_month,
         )
         done = prune(
             self._repository, plan, grace_s=self._grace_s, stop=self._stopped.is_set, lists=self._lists

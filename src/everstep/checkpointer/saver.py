@@ -330,5 +330,5 @@ class Saver:
             )
         )
         self._committed(checkpoint)
-        self._retaining.committed()
+        self._retaining.committed(checkpoint)
         return checkpoint

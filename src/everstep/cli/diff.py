@@ -51,6 +51,7 @@ def command(
 
     PATTERN is a path, all beneath it included (model), or a shell pattern over whole paths (*/bias).
     """
+    from everstep.repository.readers import reading_long
     from everstep.transfer.compare import compare
     from everstep.transfer.contents import Contents
     from everstep.transfer.select import selects
@@ -59,12 +60,13 @@ def command(
         ours = places.opened(store, listener=listener)
         theirs = places.opened(store_b, listener=listener) if store_b else ours
         left, right = places.selected(ours, a, run), places.selected(theirs, b, run)
-        comparison = compare(
-            Contents(ours, left),
-            Contents(theirs, right),
-            wanted=lambda path: selects(patterns, path),
-            listener=listener,
-        )
+        with reading_long(ours, left), reading_long(theirs, right):
+            comparison = compare(
+                Contents(ours, left),
+                Contents(theirs, right),
+                wanted=lambda path: selects(patterns, path),
+                listener=listener,
+            )
     if as_json:
         output.document(_fields(left, right, comparison))
     else:

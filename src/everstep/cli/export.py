@@ -76,32 +76,34 @@ def command(
     own state dict. PATTERN is a path, all beneath it included, or a shell pattern over whole paths.
     """
     from everstep.events import silent
+    from everstep.repository.readers import gone_or_pruned, reading_long
     from everstep.transfer.contents import Contents
 
     with progress(quiet=quiet) as listener:
         repository = places.opened(store, listener=listener)
         chosen = places.selected(repository, checkpoint, run)
         contents = Contents(repository, chosen, listener=silent if form == "dcp" else listener)
-        if form == "safetensors":
-            from everstep.integrations.safetensors_write import export_safetensors
+        with reading_long(repository, chosen), gone_or_pruned(repository, chosen):
+            if form == "safetensors":
+                from everstep.integrations.safetensors_write import export_safetensors
 
-            done = export_safetensors(
-                contents,
-                out,
-                select=select,
-                skip=skip,
-                slashes=names == "slash",
-                shard_bytes=int(shard_gb * _GB),
-                force=force,
-            )
-        elif form == "dcp":
-            from everstep.integrations.distributed import export_distributed
+                done = export_safetensors(
+                    contents,
+                    out,
+                    select=select,
+                    skip=skip,
+                    slashes=names == "slash",
+                    shard_bytes=int(shard_gb * _GB),
+                    force=force,
+                )
+            elif form == "dcp":
+                from everstep.integrations.distributed import export_distributed
 
-            done = export_distributed(contents, out, select=select, skip=skip)
-        else:
-            from everstep.integrations.torch_write import export_torch
+                done = export_distributed(contents, out, select=select, skip=skip)
+            else:
+                from everstep.integrations.torch_write import export_torch
 
-            done = export_torch(contents, out, select=select, skip=skip, force=force)
+                done = export_torch(contents, out, select=select, skip=skip, force=force)
     if as_json:
         output.document({"checkpoint": checkpoint_fields(chosen), "format": form, **_fields(done)})
         return

@@ -25,6 +25,7 @@ from everstep.repository.objects import create_same, exists
 from everstep.repository.pins import check_pins, link, pins
 from everstep.repository.plans import read_plan
 from everstep.repository.readable import check_readable
+from everstep.repository.readers import gone_or_pruned, reading_long
 from everstep.repository.reading import read_indexes, read_manifest
 from everstep.repository.repository import Repository
 from everstep.repository.retitle import retitled
@@ -98,9 +99,10 @@ def _copy(
     check_readable(source, chosen, manifest.packs)
     check_pins(destination, _plan(destination, chosen, made))
     what = f"copy {chosen}"
-    copy_packs(
-        source.store, destination.store, places(indexes), workers=workers, listener=listener, what=what
-    )
+    with reading_long(source, chosen), gone_or_pruned(source, chosen):
+        copy_packs(
+            source.store, destination.store, places(indexes), workers=workers, listener=listener, what=what
+        )
     for ref, text in zip(made.indexes, texts, strict=True):
         create_same(destination.store, index_key(name, chosen.save, ref.rank, ref.digest), text)
     create_same(destination.store, manifest_key(name, chosen.save, digest), body)

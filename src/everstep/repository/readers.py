@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
+import threading
 from collections.abc import Callable, Iterator
 
-from everstep.errors import AccessDenied, CheckpointPruned, EverstepError, ObjectNotFound, StoreFull
+from everstep.errors import (
+    AccessDenied,
+    CheckpointPruned,
+    EverstepError,
+    MissingObject,
+    ObjectNotFound,
+    StoreFull,
+)
 from everstep.format.limits import FORMAT_MAJOR
 from everstep.format.records import ReaderRecord
 from everstep.format.wire import to_bytes
@@ -17,8 +27,10 @@ from everstep.repository.repository import Repository
 from everstep.repository.tombs import tombed
 from everstep.store.protocol import Listed
 
-__all__ = ["PIN_S", "pinned", "readers", "reading"]
+__all__ = ["LONG_S", "PIN_S", "gone_or_pruned", "pinned", "readers", "reading", "reading_long"]
 
+LONG_S = 20.0
+"""A restore that takes longer pins what it reads."""
 PIN_S = 7 * 86_400.0
 """Seconds by the store's clock for which a pin counts: one that a crash has left does not hold bytes for ever."""
 
@@ -60,6 +72,52 @@ def reading(repo: Repository, checkpoint: Checkpoint, *, owner: str) -> Iterator
                 step=checkpoint.step,
             )
         yield
+
+
+@contextlib.contextmanager
+def reading_long(repo: Repository, checkpoint: Checkpoint, *, after_s: float = LONG_S) -> Iterator[None]:
+    """Pin a checkpoint once it has been read for ``after_s``: what takes seconds costs no request.
+
+    Best effort, in a thread: who may not write, or cannot reach the store for a while, goes without. What is pruned
+    before the pin is there may be swept; the reader then gets `CheckpointPruned` (`gone_or_pruned`), never other bytes.
+    """
+    ended = threading.Event()
+
+    def pin() -> None:
+        if ended.wait(after_s):
+            return
+        with (
+            contextlib.suppress(EverstepError),
+            pinned(repo, checkpoint, owner=f"{socket.gethostname()}:{os.getpid()}"),
+        ):
+            ended.wait()
+
+    thread = threading.Thread(target=pin, name="everstep-reader", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextlib.contextmanager
+def gone_or_pruned(repo: Repository, checkpoint: Checkpoint) -> Iterator[None]:
+    """Around reading a checkpoint's packs: one that is gone because of a prune is no damage.
+
+    Raises `CheckpointPruned` in the place of `MissingObject` when the checkpoint has a tomb.
+    """
+    try:
+        yield
+    except MissingObject as error:
+        if not tombed(repo, checkpoint.run, checkpoint.save):
+            raise
+        raise CheckpointPruned(
+            f"{checkpoint} was pruned while it was read",
+            hint=f"list what there is with: everstep ls {checkpoint.run}",
+            run=checkpoint.run,
+            step=checkpoint.step,
+        ) from error
 
 
 def readers(repo: Repository, counts: Callable[[Listed], bool]) -> list[ReaderRecord]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
-from everstep.errors import IntegrityError, ObjectNotFound
+from everstep.errors import CheckpointPruned, IntegrityError, ObjectNotFound
 from everstep.events import Listener, Transferred, silent
 from everstep.format.entries import Entry, Tensor
 from everstep.format.index import Index
@@ -24,9 +24,11 @@ from everstep.repository.objects import read_record
 from everstep.repository.parallel import gather
 from everstep.repository.plans import read_plan
 from everstep.repository.readable import check_readable
+from everstep.repository.readers import reading_long
 from everstep.repository.reading import by_path, read_index, read_manifest
 from everstep.repository.repository import Repository
 from everstep.repository.spans import Span, check_span, places, spans
+from everstep.repository.tombs import tombed
 
 __all__ = ["verify"]
 
@@ -47,11 +49,16 @@ def verify(
         return [_object("manifest", key, checkpoint.manifest_size, error.message)]
     check_readable(repo, checkpoint, manifest.packs)
     entries = by_path(manifest.entries)
-    found = gather(lambda ref: _index(repo, checkpoint, ref, entries), manifest.indexes)
-    damages = [*_records(repo, checkpoint), *(one for one in found if isinstance(one, Damage))]
-    indexes = [one for one in found if isinstance(one, Index)]
-    damages += _incomplete(manifest, indexes)
-    damages += _packs(repo, indexes, workers, listener, str(checkpoint))
+    with reading_long(repo, checkpoint):
+        found = gather(lambda ref: _index(repo, checkpoint, ref, entries), manifest.indexes)
+        damages = [*_records(repo, checkpoint), *(one for one in found if isinstance(one, Damage))]
+        indexes = [one for one in found if isinstance(one, Index)]
+        damages += _incomplete(manifest, indexes)
+        damages += _packs(repo, indexes, workers, listener, str(checkpoint))
+    if damages and tombed(repo, checkpoint.run, checkpoint.save):
+        raise CheckpointPruned(
+            f"{checkpoint} was pruned while it was read", run=checkpoint.run, step=checkpoint.step
+        )
     return sorted(damages, key=lambda one: (one.key, one.offset, one.path, one.rank))
 
 
