@@ -93,7 +93,13 @@ def test_policy_and_cadence_may_come_from_the_environment(monkeypatch):
 def test_nonsense_is_refused_before_the_store_is_touched():
     """A misspelt policy costs nothing."""
     store = MemoryStore()
-    for wrong in ({"keep": "lats 3"}, {"keep": "last 0"}, {"grace": "soon"}, {"every": "sometimes"}):
+    for wrong in (
+        {"keep": "lats 3"},
+        {"keep": "last 0"},
+        {"keep": "at most $50"},
+        {"grace": "soon"},
+        {"every": "sometimes"},
+    ):
         with pytest.raises(UsageError):
             es.Checkpointer(store, "r", **wrong)
     assert keys(store) == []

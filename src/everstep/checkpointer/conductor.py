@@ -29,6 +29,7 @@ from everstep.progress import ProgressFile
 from everstep.repository.catalogue import checkpoints, newest
 from everstep.repository.checkpoint import Checkpoint
 from everstep.retention import Rule, parse_keep
+from everstep.retention.store_prices import check_priced
 from everstep.state.conversion import match
 from everstep.state.describe import encode_config
 from everstep.state.flat import Coverage
@@ -96,6 +97,7 @@ class Checkpointer:
             raise UsageError("no run is named", hint="pass run=, or set EVERSTEP_RUN")
         self._cadence: Cadence = parse_every(chosen.every if every is None else every)
         policy = parse_keep(chosen.keep if keep is None else keep)
+        check_priced(policy, where if isinstance(where, str) else where.url)
         self._on_corrupt = check_on_corrupt(chosen.on_corrupt)
         self._settings = chosen
         manner = Manner(
