@@ -101,6 +101,31 @@ def test_a_tag_on_what_was_replaced_is_one_on_what_has_its_place():
     assert find_tag(repo, "best").save == str(old.save)
 
 
+def test_what_has_the_place_of_a_tagged_one_is_brought_back_when_a_prune_buries_it_meanwhile():
+    """The pin is on it and not on the old one, which may be swept: the tag is given, and leads to what stands."""
+    store = MemoryStore()
+    repo, attempt = started(store)
+    old = put(repo, attempt, 1, LEAVES)
+    put(repo, attempt, 2, LEAVES)
+    new = replaced(repo, old)
+    pins = []
+
+    class Buries(Count):
+        """A prune that had chosen the new one buries it once the tag is there."""
+
+        def create(self, key, body):
+            super().create(key, body)
+            if key.startswith("readers/"):
+                pins.append(bytes(body))
+            if key.startswith("tags/"):
+                bury(repo, "run", new.save, why="policy")
+
+    set_tag(reopened(repo, Buries(store)), "best", old)
+    assert [str(new.save).encode() in pin for pin in pins] == [True]
+    assert standing(repo, "run", old.save) == new.save
+    assert not lost(repo, "run", old.save)
+
+
 def test_what_does_not_stand_is_not_written_anew():
     """A checkpoint that was pruned meanwhile: nothing is left undecided."""
     repo, attempt = started()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from everstep.errors import (
     AlreadyExists,
@@ -23,9 +24,10 @@ from everstep.repository.keys import TAGS, tag_key
 from everstep.repository.objects import listed, read_record
 from everstep.repository.parallel import gather
 from everstep.repository.readers import pinned
-from everstep.repository.replaced import lost
+from everstep.repository.replaced import lost, successor
+from everstep.repository.replaced import standing as in_place_of
 from everstep.repository.repository import Repository
-from everstep.repository.tombs import find_grave
+from everstep.repository.tombs import find_grave, tombed
 
 __all__ = ["find_tag", "remove_tag", "set_tag", "tags"]
 
@@ -74,9 +76,12 @@ def set_tag(repo: Repository, name: str, checkpoint: Checkpoint, *, force: bool 
         save=str(checkpoint.save),
         created=repo.clock(),
     )
-    with pinned(repo, checkpoint, owner=f"tag {name}"):
-        if lost(repo, checkpoint.run, checkpoint.save):
-            raise _pruned(checkpoint)
+    held = replace(checkpoint, save=in_place_of(repo, checkpoint.run, checkpoint.save))
+    with pinned(repo, held, owner=f"tag {name}"):
+        if tombed(repo, held.run, held.save):
+            if successor(repo, held.run, held.save) is None:
+                raise _pruned(checkpoint)
+            return set_tag(repo, name, checkpoint, force=force)  # replaced just now: that one is to be pinned
         standing = _read(repo, key)
         if standing is not None and (standing.run, standing.save) != (record.run, record.save):
             if not force:
@@ -85,8 +90,8 @@ def set_tag(repo: Repository, name: str, checkpoint: Checkpoint, *, force: bool 
             standing = None
         if standing is None:
             standing = _create(repo, key, record)
-        grave = find_grave(repo, checkpoint.run, checkpoint.save)
-        if grave is not None and lost(repo, checkpoint.run, checkpoint.save) and not raise_up(repo, grave):
+        grave = find_grave(repo, held.run, held.save)
+        if grave is not None and lost(repo, held.run, held.save) and not raise_up(repo, grave):
             raise _pruned(checkpoint)  # who could not write a pin, or stood still for days behind it
     return standing
 
