@@ -366,6 +366,7 @@ class TestSweep:
         assert sweep(repo, None, grace_s=0).waiting == (("run", made[0].save),)
         hours.now += 0.2 * DAY
         assert sweep(repo, None, grace_s=0).swept == (("run", made[0].save),)
+        assert keys(repo.store, k.READERS) == []
 
 
 class TestCost:

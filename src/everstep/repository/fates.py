@@ -7,7 +7,7 @@ from everstep.format.limits import FORMAT_MAJOR
 from everstep.format.records import SweepRecord
 from everstep.format.wire import to_bytes
 from everstep.repository.keys import sweep_key, undeleted_key
-from everstep.repository.objects import create_same, read_record
+from everstep.repository.objects import create_mark, read_record
 from everstep.repository.repository import Repository
 from everstep.repository.tombs import Grave
 
@@ -57,8 +57,4 @@ def _decide(repo: Repository, grave: Grave, *, undeleted: bool) -> SweepRecord:
 
 
 def _announce(repo: Repository, grave: Grave) -> None:
-    key = undeleted_key(grave.run, grave.save, grave.number)
-    try:
-        create_same(repo.store, key, b"{}")
-    except AlreadyExists:
-        return  # whatever its bytes: that it is there says all
+    create_mark(repo.store, undeleted_key(grave.run, grave.save, grave.number), b"{}")

@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from everstep.errors import AlreadyExists, InvalidName, StoreUnavailable
+from everstep.errors import InvalidName
 from everstep.format.ids import parse_run
 from everstep.format.limits import FORMAT_MAJOR
 from everstep.format.records import HeirRecord
 from everstep.format.wire import to_bytes
 from everstep.repository.keys import copied_key, heir_key, heirs_prefix
-from everstep.repository.objects import exists, listed
+from everstep.repository.objects import create_mark, listed
 from everstep.repository.repository import Repository
 
 __all__ = ["Family", "families", "family", "inherit", "note_copied"]
@@ -35,15 +35,14 @@ class Family:
 def inherit(repo: Repository, *, of: str, heir: str) -> None:
     """Say that the run ``heir`` may refer to packs of the run ``of``. To be called before a plan of it that may."""
     if of != heir:
-        _create(
-            repo, heir_key(of, heir), HeirRecord(format=FORMAT_MAJOR, run=of, heir=heir, created=repo.clock())
-        )
+        record = HeirRecord(format=FORMAT_MAJOR, run=of, heir=heir, created=repo.clock())
+        create_mark(repo.store, heir_key(of, heir), to_bytes(record))
 
 
 def note_copied(repo: Repository, run: str, attempt: int) -> None:
     """Say that saves of the run up to this attempt may be copies. To be called before the first plan of one."""
     record = HeirRecord(format=FORMAT_MAJOR, run=run, heir=run, created=repo.clock())
-    _create(repo, copied_key(run, attempt), record)
+    create_mark(repo.store, copied_key(run, attempt), to_bytes(record))
 
 
 def family(repo: Repository, run: str) -> tuple[str, ...]:
@@ -83,14 +82,3 @@ def _run(name: str) -> str | None:
         return parse_run(name)
     except InvalidName:
         return None
-
-
-def _create(repo: Repository, key: str, record: HeirRecord) -> None:
-    """Make the link; one that is there says the same, whatever its bytes."""
-    try:
-        repo.store.create(key, to_bytes(record))
-    except AlreadyExists:
-        return
-    except StoreUnavailable:
-        if not exists(repo.store, key):
-            raise

@@ -11,7 +11,7 @@ from everstep.format.limits import MAX_RECORD_BYTES
 from everstep.format.wire import from_bytes
 from everstep.store.protocol import Listed, Store
 
-__all__ = ["create_same", "exists", "listed", "read_record"]
+__all__ = ["create_mark", "create_same", "exists", "listed", "read_record"]
 
 R = TypeVar("R", bound=Record)
 
@@ -27,6 +27,18 @@ def create_same(store: Store, key: str, body: bytes | bytearray) -> None:
     except (AlreadyExists, StoreUnavailable) as error:
         if not _holds(store, key, body, error):
             raise AlreadyExists(f"{key} exists with other bytes in {store.url}", key=key) from error
+
+
+def create_mark(store: Store, key: str, body: bytes) -> None:
+    """Make an object that says all by being there; it is no error when it is, whatever its bytes.
+
+    Raises the store's error when it cannot be proved that it is there.
+    """
+    try:
+        store.create(key, body)
+    except (AlreadyExists, StoreUnavailable):
+        if not exists(store, key):
+            raise
 
 
 def _holds(store: Store, key: str, body: bytes | bytearray, error: Exception) -> bool:

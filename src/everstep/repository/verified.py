@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from everstep.errors import AccessDenied, AlreadyExists, InvalidName, StoreError, TryAgain
+from everstep.errors import AccessDenied, InvalidName, StoreError, TryAgain
 from everstep.format.ids import SaveId, parse_save
 from everstep.format.limits import FORMAT_MAJOR
 from everstep.format.records import VerifiedRecord
 from everstep.format.wire import to_bytes
 from everstep.repository.keys import verified_key, verified_prefix
-from everstep.repository.objects import listed
+from everstep.repository.objects import create_mark, listed
 from everstep.repository.repository import Repository
 
 __all__ = ["mark_verified", "verified"]
@@ -28,9 +28,7 @@ def mark_verified(repo: Repository, run: str, save: SaveId, *, by: str) -> bool:
     """
     record = VerifiedRecord(format=FORMAT_MAJOR, run=run, save=str(save), by=by, created=repo.clock())
     try:
-        repo.store.create(verified_key(run, save), to_bytes(record))
-    except AlreadyExists:
-        return True
+        create_mark(repo.store, verified_key(run, save), to_bytes(record))
     except (AccessDenied, TryAgain, StoreError):
         return False
     return True

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from everstep.errors import AlreadyExists, InvalidName
+from everstep.errors import InvalidName
 from everstep.format.ids import SaveId, parse_save
 from everstep.repository.keys import orphan_key, save_of_pack, save_prefix, saves_prefix
-from everstep.repository.objects import create_same, listed
+from everstep.repository.objects import create_mark, listed
 from everstep.repository.repository import Repository
 from everstep.retention.deleting import Deleting
 from everstep.retention.looking import Look, Place
@@ -28,10 +28,7 @@ def find_orphans(repo: Repository, packs: Mapping[str, int], found: Look) -> fro
     known = found.homes()
     owners = {save for key in packs if not found.needs(key) and (save := save_of_pack(key)) is not None}
     for save in sorted(owners - known.keys()):
-        try:
-            create_same(repo.store, orphan_key(save), b"{}")
-        except AlreadyExists:
-            continue
+        create_mark(repo.store, orphan_key(save), b"{}")
     return frozenset(owners - known.keys())
 
 

@@ -22,7 +22,7 @@ from everstep.retention.garbage import Garbage, find_orphans
 from everstep.retention.looking import Look, Overtaken, Place, Seen, look
 from everstep.retention.marking import PackLists
 from everstep.retention.store_time import StoreTime
-from everstep.retention.tidying import tidy
+from everstep.retention.tidying import tidy, tidy_pins
 
 __all__ = ["Swept", "never", "sweep"]
 
@@ -149,6 +149,8 @@ def _sweep(
     dead.waiting |= left
     for run in targets:
         tidy(repo, run, deleting, lists)
+    if whole:
+        tidy_pins(repo, time, deleting)
     return Swept(
         swept=swept,
         waiting=tuple(sorted(dead.waiting & found.plans.keys())),

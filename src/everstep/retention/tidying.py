@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from everstep.repository.keys import attempts_prefix, exchange_prefix
+from everstep.repository.keys import READERS, attempts_prefix, exchange_prefix
 from everstep.repository.objects import listed
+from everstep.repository.readers import PIN_S
 from everstep.repository.repository import Repository
 from everstep.repository.requests import tidy as tidy_requests
 from everstep.retention.deleting import Deleting
 from everstep.retention.marking import PackLists
+from everstep.retention.store_time import StoreTime
 from everstep.store.protocol import Listed
 
-__all__ = ["tidy"]
+__all__ = ["tidy", "tidy_pins"]
 
 _OVER_S = 86_400.0
 """A launch's last word is so much older than the newest attempt, by the store's clock: that launch is over."""
+
+
+def tidy_pins(repo: Repository, time: StoreTime, deleting: Deleting) -> None:
+    """Remove pins that crashes have left and that do not count any more; one list."""
+    old = [one for one in listed(repo.store, READERS) if time.passed(one.modified, PIN_S)]
+    deleting.delete_objects((one.key, one.size) for one in old)
 
 
 def tidy(repo: Repository, run: str, deleting: Deleting, lists: PackLists) -> None:
