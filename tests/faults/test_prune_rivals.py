@@ -12,9 +12,12 @@ from functools import partial
 import pytest
 
 from everstep.errors import CheckpointPruned
+from everstep.repository.attempts import claim
 from everstep.repository.catalogue import checkpoints, find
 from everstep.repository.copying import copy
 from everstep.repository.repository import Repository
+from everstep.repository.saves import begin, commit, write_index
+from everstep.repository.tombs import bury
 from everstep.repository.verify import verify
 from everstep.retention.policy import parse_keep
 from everstep.retention.prune import plan_prune, prune
@@ -22,7 +25,7 @@ from everstep.retention.sweep import sweep
 from everstep.store.count import Count
 from everstep.store.memory import MemoryStore
 from tests.faults import pruning as p
-from tests.repository.worlds import keys, put, started, world
+from tests.repository.worlds import keys, known_chunks, make_index, put, started, world
 
 BESIDE = [
     (slow, fast)
@@ -120,3 +123,35 @@ def test_a_copy_from_another_store_beside_a_sweep(sweeping, every):
         sweep(there, None, grace_s=0)
         for one in checkpoints(there, "run"):
             assert verify(there, one) == []
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["begun", "whole"])
+def test_a_save_and_another_prune_between_two_calls_of_a_sweep(begun):
+    """A save commits, its base is pruned and swept by another, while a sweep that saw neither stands still (fault 13).
+
+    What the save found in its base's list of packs is told by nothing that this sweep has seen, but by the base.
+    """
+    for moment in range(1, 60):
+        inner = p.scene()
+        repo = p.opened(inner, 1)
+        third = find(repo, "run", 3)
+        attempt = claim(repo, "run", owner="again")
+        save = begin(repo, attempt, 7, bases=(third,)) if begun else None
+        known = known_chunks(repo, (third,))
+
+        def act(repo=repo, third=third, attempt=attempt, save=save, known=known) -> None:
+            save = save or begin(repo, attempt, 7, bases=(third,))
+            write_index(repo, save, make_index(save, p.leaves(7), known=known, store=repo.store))
+            commit(repo, save, timeout_s=0)
+            bury(repo, "run", third.save, why="a test")
+            sweep(repo, ("run",), grace_s=0)
+
+        meanwhile = p.Meanwhile(inner, act)
+        meanwhile.at = moment
+        sweep(p.opened(meanwhile, 2), ("run",), grace_s=0)
+        p.sound(inner)
+        if meanwhile.calls < moment:
+            break
+        assert find(repo, "run").step == 7
+        p.finished(inner)
+    assert moment > 20
