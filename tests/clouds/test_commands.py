@@ -2,11 +2,14 @@
 
 import json
 import shutil
+import threading
+import time
 
 import numpy as np
 import pytest
 
 import everstep as es
+from everstep.store.opening import open_store
 from tests.clouds.worlds import Cloud, Held, environ_of, everstep, written
 from tests.emulators.proxy import Asked
 from tests.store.clouds import SECRET
@@ -213,3 +216,35 @@ def test_a_drill_on_s3(s3, tmp_path):
     report = json.loads(done.stdout)
     assert report["equal"] is True
     assert SECRET not in done.stdout + done.stderr
+
+
+def test_a_training_is_asked_for_a_save(cloud, tmp_path, monkeypatch):
+    """The one who asks and the training share nothing but the cloud; no request of either is left behind."""
+    monkeypatch.setenv("EVERSTEP_WATCH", "0.2s")
+    environ = {**cloud.environ, "EVERSTEP_STORE": cloud.url}
+    answers = []
+
+    def person():
+        answers.append(
+            everstep(environ, tmp_path, "save", "digits", "--tag", "asked", "--timeout", "60s", "--json")
+        )
+
+    asking = threading.Thread(target=person)
+    state = {"n": 0, "w": np.zeros(1000)}
+    with es.Checkpointer(cloud.url, "digits", listener=quiet) as ckpt:
+        for step in ckpt.loop(state, until=2_000):
+            state["n"], state["w"][:] = step + 1, step + 1
+            if step == 3:
+                asking.start()
+            if step > 3 and not asking.is_alive():
+                break
+            time.sleep(0.02)
+    asking.join()
+    assert answers[0].returncode == 0, answers[0].stderr
+    made = json.loads(answers[0].stdout)["checkpoint"]
+    assert made["reason"] == "asked"
+    assert made["tags"] == ["asked"]
+    step = made["step"]
+    assert same(cloud.url, {"n": np.asarray(step), "w": np.full(1000, float(step))}, step=step)
+    store = open_store(cloud.url)
+    assert list(store.list("runs/digits/requests/")) == []
