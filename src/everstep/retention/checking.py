@@ -8,8 +8,10 @@ from typing import Literal
 from everstep.errors import CorruptObject, IntegrityError, MissingObject
 from everstep.events import Listener
 from everstep.format.index import Index
+from everstep.format.manifest import Manifest
 from everstep.repository.checkpoint import Checkpoint
-from everstep.repository.headers import size_of
+from everstep.repository.keys import index_key, save_prefix
+from everstep.repository.objects import listed
 from everstep.repository.parallel import gather
 from everstep.repository.reading import read_indexes
 from everstep.repository.repository import Repository
@@ -19,6 +21,7 @@ from everstep.retention.marking import PackLists
 
 __all__ = ["Check", "check_whole"]
 
+_FEW_RANKS = 16
 Check = Literal["light", "full", "none"]
 
 
@@ -27,8 +30,10 @@ def check_whole(
 ) -> None:
     """Raise an `IntegrityError` naming the checkpoint if it is damaged.
 
-    ``light``: manifest and indexes are read, and each pack is there and long enough for what is said to be in it.
-    ``full``: every byte is read; what is whole gets its mark of verification.
+    ``light``: the manifest is read, and its packs are there. Of up to 16 ranks the indexes are read, and each pack is
+    long enough for what is said to be in it; of more ranks one list shows that the indexes are there with their sizes.
+    One list for each folder of packs, of which a save has at most 256. ``full``: every byte is read; what is whole
+    gets its mark of verification.
     """
     if check == "none":
         return
@@ -39,22 +44,46 @@ def check_whole(
         mark_verified(repo, newest.run, newest.save, by="prune")
         return
     try:
-        indexes = read_indexes(repo, newest, manifest=lists.manifest_now(newest))
+        manifest = lists.manifest_now(newest)
+        indexes: Sequence[Index] = ()
+        if len(manifest.indexes) <= _FEW_RANKS:
+            indexes = read_indexes(repo, newest, manifest=manifest)
+        else:
+            _check_indexes(repo, newest, manifest)
     except IntegrityError as error:
-        raise _damaged(newest, error.message, key=str(error.fields.get("key", ""))) from error
-    needed = _needed(indexes)
-    sizes = gather(lambda key: size_of(repo.store, key), list(needed))
-    for (key, least), size in zip(needed.items(), sizes, strict=True):
-        if size is None:
+        key = str(error.fields.get("key", ""))
+        raise _damaged(newest, error.message, kind=type(error), key=key) from error
+    sizes = _sizes(repo, manifest.packs)
+    for key, least in _needed(manifest.packs, indexes).items():
+        if key not in sizes:
             raise _damaged(newest, f"the pack {key} is gone", kind=MissingObject, key=key)
-        if size < least:
-            raise _damaged(newest, f"{key} has {size} bytes, and {least} are referred to", key=key)
-        lists.learn_size(key, size)
+        if sizes[key] < least:
+            raise _damaged(newest, f"{key} has {sizes[key]} bytes, and {least} are referred to", key=key)
+        lists.learn_size(key, sizes[key])
 
 
-def _needed(indexes: Sequence[Index]) -> dict[str, int]:
-    """The packs that indexes refer to, and how long each must be at least."""
-    found = {key: 0 for index in indexes for key in index.packs}
+def _check_indexes(repo: Repository, newest: Checkpoint, manifest: Manifest) -> None:
+    """Each index that the manifest names is there, with its size; one list."""
+    there = {found.key: found.size for found in listed(repo.store, save_prefix(newest.run, newest.save))}
+    for ref in manifest.indexes:
+        key = index_key(newest.run, newest.save, ref.rank, ref.digest)
+        if key not in there:
+            raise MissingObject(f"the index {key} is gone", key=key)
+        if there[key] != ref.size:
+            raise CorruptObject(f"{key} has {there[key]} bytes instead of {ref.size}", key=key)
+
+
+def _sizes(repo: Repository, packs: Sequence[str]) -> dict[str, int]:
+    """The bytes of those packs that are there; one list for each of their folders."""
+    folders = sorted({f"{key.rpartition('/')[0]}/" for key in packs})
+    wanted = set(packs)
+    pages = gather(lambda folder: [*listed(repo.store, folder)], folders)
+    return {found.key: found.size for page in pages for found in page if found.key in wanted}
+
+
+def _needed(packs: Sequence[str], indexes: Sequence[Index]) -> dict[str, int]:
+    """The packs, and how long each must be at least by what these indexes say."""
+    found = dict.fromkeys(packs, 0)
     for index in indexes:
         for shard in index.shards:
             for chunk in shard.chunks:
