@@ -74,7 +74,10 @@ def findings(rule: Callable[[ast.Module], Iterator[Finding]], files: list[Path])
 
 def test_only_config_reads_the_environment():
     """Settings have one door: a flag, a variable and a file are weighed in one place."""
-    assert findings(environment_reads, [path for path in FILES if path != SOURCE / "config" / "reading.py"]) == []
+    assert (
+        findings(environment_reads, [path for path in FILES if path != SOURCE / "config" / "reading.py"])
+        == []
+    )
 
 
 def test_nothing_is_pickled_or_unpickled():
