@@ -96,6 +96,12 @@ def test_json_documents_are_frozen(tmp_path, capsys):
         "export": ["export", "digits", "--out", str(file), "--select", "model"],
         "import": ["import", str(file), "--run", "imported", "--step", "1"],
         "doctor": ["doctor", "--probe-mb", "1"],
+        "prune --dry-run": ["prune", "digits", "--keep", "last 1", "--dry-run"],
+        "prune": ["prune", "digits@20", "--yes", "--check", "light"],
+        "undelete --list": ["undelete", "digits", "--list"],
+        "undelete": ["undelete", "digits@20"],
+        "du": ["du"],
+        "plan": ["plan", "--state", "1GB", "--stall", "1s", "--bandwidth", "1GB/s", "--mtbf", "4h"],
         "error": ["show", "digits@11"],
     }
     shapes = {}
