@@ -30,7 +30,7 @@ ROOMS = (
         (
             "KeepLast", "KeepEvery", "KeepBest", "KeepWithin",
             "KeepHourly", "KeepDaily", "KeepWeekly", "KeepMonthly",
-            "AtMostBytes", "AtMostMoney",
+            "KeepTagged", "KeepVerified", "AtMostBytes", "AtMostMoney",
         ),
     ),
 )  # fmt: skip
