@@ -86,6 +86,7 @@ def test_json_documents_are_frozen(tmp_path, capsys):
         "ls": ["ls"],
         "ls RUN": ["ls", "digits"],
         "show": ["show", "digits"],
+        "save --no-wait": ["save", "digits", "--no-wait"],
         "tag NAME": ["tag", "best", "digits@20"],
         "tag": ["tag"],
         "tag --delete": ["tag", "best", "--delete"],
