@@ -244,6 +244,19 @@ class TestUndelete:
         assert sweep(repo, ("run",), grace_s=0).undeleted == (("run", made[1].save),)
         assert steps(repo) == [5, 4, 3, 2]
 
+    @pytest.mark.parametrize(("grace_s", "left"), [(0, 1), (1e9, 2)])
+    def test_two_prunes_that_chose_by_different_marks_leave_one_that_was_verified(self, grace_s, left):
+        """One has listed the marks before the other's newest verified got its own."""
+        repo, _, made = trained()
+        mark_verified(repo, "run", made[0].save, by="verify")
+        early = plan_prune(repo, "run", parse_keep("last 1"), now=0)
+        mark_verified(repo, "run", made[1].save, by="verify")
+        late = plan_prune(repo, "run", parse_keep("last 1"), now=0)
+        assert (made[1] in early.victims, made[0] in late.victims) == (True, True)
+        prune(repo, early, grace_s=grace_s)
+        prune(repo, late, grace_s=0)
+        assert steps(repo) == [5, left]
+
 
 class TestFamilies:
     def test_a_fork_keeps_what_it_needs_when_its_parent_is_pruned(self):
@@ -284,6 +297,22 @@ class TestFamilies:
             assert content(there, find(there, "run")) == content(repo, one)
         sweep(there, None, grace_s=0)
         assert steps(there) == [5, 4]
+        assert len(keys(there.store, "packs/")) == 3
+
+    def test_copies_that_need_one_save_and_do_not_know_of_each_other(self):
+        """Two runs of a mirror need packs of a save that neither has; one gets it, and prunes it: the other is whole."""
+        repo, _, made = trained()
+        there = world()
+        copy(repo, made[1:2], there, run="one")
+        copy(repo, made[2:3], there, run="other")
+        copy(repo, [made[0], *made[3:]], there, run="one")
+        pruned(there, "last 1", run="one")
+        assert (steps(there, "one"), steps(there, "other")) == ([5], [3])
+        put(there, claim(there, "one", owner="test"), 9, {"w": b"alone"})
+        pruned(there, "last 1", run="one")
+        assert (steps(there, "one"), steps(there, "other")) == ([9], [3])
+        assert sweep(there, None, grace_s=0).packs > 0
+        assert (steps(there, "one"), steps(there, "other")) == ([9], [3])
         assert len(keys(there.store, "packs/")) == 3
 
     def test_packs_that_no_run_knows_go_and_no_copy_relies_on_them(self):
