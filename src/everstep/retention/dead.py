@@ -147,11 +147,12 @@ class Dead:
     def _raise(self, place: Place) -> bool:
         """Undelete it, unless its bytes may be gone; whether it stands again."""
         try:
-            if raise_up(self.repo, self.seen[place[0]].graves[place[1]]):
-                self._stands(place)
+            if not raise_up(self.repo, self.seen[place[0]].graves[place[1]]):
+                return False
         except IntegrityError:
             return False
-        return place in self.raised
+        self._stands(place)
+        return True
 
     def _stands(self, place: Place) -> None:
         run, save = place
