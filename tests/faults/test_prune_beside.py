@@ -15,6 +15,7 @@ import everstep as es
 from everstep.repository.catalogue import checkpoints, decided, newest, runs
 from everstep.repository.checkpoint import checkpoint_of
 from everstep.repository.decisions import read_decision
+from everstep.repository.fork import fork
 from everstep.repository.opening import open_repository
 from everstep.repository.verify import verify
 from everstep.store.local import LocalStore
@@ -103,6 +104,8 @@ def play(tmp_path, capsys, *, seed, seconds, roles):
     """All roles at once, each killed or paused now and then; then what is left."""
     dice = random.Random(seed)
     train(str(tmp_path / "store"), RUN, 4)
+    repository = open_repository(LocalStore(tmp_path / "store"), create=False)
+    fork(repository, newest(repository, RUN), "first-fork")
     with Cast(tmp_path, seed) as cast:
         for role in roles:
             cast.start(role)
