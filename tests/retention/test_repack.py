@@ -25,8 +25,8 @@ from everstep.repository.tombs import tomb
 from everstep.repository.undelete import undelete
 from everstep.repository.verified import mark_verified, verified
 from everstep.repository.verify import verify
-from everstep.retention.moving import Spot, relocated
 from everstep.retention.repack import Repacked, repack
+from everstep.retention.repacking.moving import Spot, relocated
 from everstep.retention.space import space
 from everstep.retention.sweep import sweep
 from everstep.store.count import Count

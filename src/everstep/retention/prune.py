@@ -18,12 +18,12 @@ from everstep.repository.tombs import Grave, bury, graves
 from everstep.repository.verified import verified
 from everstep.retention.checking import Check, check_whole
 from everstep.retention.choice import Candidate, Choice, Verdict, choose
-from everstep.retention.looking import Place, Seen
 from everstep.retention.marking import PackLists
-from everstep.retention.pinned import Pinned, find_pinned
 from everstep.retention.policy import Policy
-from everstep.retention.store_time import StoreTime
 from everstep.retention.sweep import Swept, never, sweep
+from everstep.retention.sweeping.looking import Place, Seen
+from everstep.retention.sweeping.pinned import Pinned, find_pinned
+from everstep.retention.sweeping.store_time import StoreTime
 
 __all__ = ["ASKED", "PrunePlan", "Pruned", "plan_prune", "prune"]
 

@@ -13,11 +13,11 @@ from everstep.repository.repository import Repository
 from everstep.repository.runs import runs as all_runs
 from everstep.retention.chunks import data_bytes, indexes_of, live_bytes, sparse, used_chunks
 from everstep.retention.holdings import Held, Holdings, holdings, of_dead_saves, pack_sizes
-from everstep.retention.kin import kin
 from everstep.retention.marking import PackLists
-from everstep.retention.moving import Spot
-from everstep.retention.replacing import give_up_unfinished, take_over
-from everstep.retention.rewriting import Donated, Rewritten, Stopped, rewrite
+from everstep.retention.repacking.kin import kin
+from everstep.retention.repacking.moving import Spot
+from everstep.retention.repacking.replacing import give_up_unfinished, take_over
+from everstep.retention.repacking.rewriting import Donated, Rewritten, Stopped, rewrite
 
 __all__ = ["Repacked", "repack"]
 

@@ -14,8 +14,8 @@ from everstep.repository.repository import Repository
 from everstep.repository.runs import find_run, runs
 from everstep.retention.chunks import data_bytes, live_bytes, sparse, used_chunks
 from everstep.retention.holdings import Holdings, holdings, less, of_dead_saves, pack_sizes
-from everstep.retention.kin import kin
 from everstep.retention.marking import PackLists
+from everstep.retention.repacking.kin import kin
 
 __all__ = ["Inside", "RunSpace", "Space", "add_up", "space"]
 

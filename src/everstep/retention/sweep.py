@@ -16,13 +16,13 @@ from everstep.repository.repository import Repository
 from everstep.repository.runs import runs as all_runs
 from everstep.repository.stale import STALE_S
 from everstep.repository.tombs import graves
-from everstep.retention.dead import Dead
-from everstep.retention.deleting import Deleting
-from everstep.retention.garbage import Garbage, find_orphans
-from everstep.retention.looking import Look, Overtaken, Place, Seen, look
 from everstep.retention.marking import PackLists
-from everstep.retention.store_time import StoreTime
-from everstep.retention.tidying import tidy, tidy_pins
+from everstep.retention.sweeping.dead import Dead
+from everstep.retention.sweeping.deleting import Deleting
+from everstep.retention.sweeping.garbage import Garbage, find_orphans
+from everstep.retention.sweeping.looking import Look, Overtaken, Place, Seen, look
+from everstep.retention.sweeping.store_time import StoreTime
+from everstep.retention.sweeping.tidying import tidy, tidy_pins
 
 __all__ = ["Swept", "never", "sweep"]
 

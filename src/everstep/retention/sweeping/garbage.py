@@ -10,9 +10,9 @@ from everstep.format.ids import SaveId, parse_save
 from everstep.repository.keys import orphan_key, save_of_pack, save_prefix, saves_prefix
 from everstep.repository.objects import create_mark, listed
 from everstep.repository.repository import Repository
-from everstep.retention.deleting import Deleting
-from everstep.retention.looking import Look, Place
 from everstep.retention.marking import PackLists
+from everstep.retention.sweeping.deleting import Deleting
+from everstep.retention.sweeping.looking import Look, Place
 
 __all__ = ["Garbage", "find_orphans"]
 

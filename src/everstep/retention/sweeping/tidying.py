@@ -7,9 +7,9 @@ from everstep.repository.objects import listed
 from everstep.repository.readers import PIN_S
 from everstep.repository.repository import Repository
 from everstep.repository.requests import tidy as tidy_requests
-from everstep.retention.deleting import Deleting
 from everstep.retention.marking import PackLists
-from everstep.retention.store_time import StoreTime
+from everstep.retention.sweeping.deleting import Deleting
+from everstep.retention.sweeping.store_time import StoreTime
 from everstep.store.protocol import Listed
 
 __all__ = ["tidy", "tidy_pins"]

@@ -21,8 +21,8 @@ from everstep.repository.saves import Save, abort, begin_again, commit, write_in
 from everstep.repository.tombs import tombed
 from everstep.repository.verified import mark_verified, verified
 from everstep.retention.chunks import indexes_of
-from everstep.retention.moving import Move, Spot, dealt, moves, relocated
-from everstep.retention.new_packs import write_pack
+from everstep.retention.repacking.moving import Move, Spot, dealt, moves, relocated
+from everstep.retention.repacking.new_packs import write_pack
 
 __all__ = ["Donated", "Rewritten", "Stopped", "rewrite"]
 

@@ -10,7 +10,7 @@ from everstep.format.digests import digest_of
 from everstep.format.packs import write_header
 from everstep.repository.objects import create_same
 from everstep.repository.spans import Place, Span, spans
-from everstep.retention.moving import NewPack, header_entries
+from everstep.retention.repacking.moving import NewPack, header_entries
 from everstep.store.protocol import Store
 
 __all__ = ["write_pack"]

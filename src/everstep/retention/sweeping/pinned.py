@@ -10,7 +10,7 @@ from everstep.repository.readers import PIN_S, readers
 from everstep.repository.replaced import successor
 from everstep.repository.repository import Repository
 from everstep.repository.tags import tags
-from everstep.retention.store_time import StoreTime
+from everstep.retention.sweeping.store_time import StoreTime
 
 __all__ = ["Pinned", "find_pinned"]
 

@@ -19,7 +19,7 @@ from everstep.repository.repository import Repository
 from everstep.repository.stale import abort_stale
 from everstep.repository.tombs import Grave, find_grave
 from everstep.retention.marking import PackLists
-from everstep.retention.store_time import StoreTime
+from everstep.retention.sweeping.store_time import StoreTime
 from everstep.store.protocol import Listed
 
 __all__ = ["Look", "Overtaken", "Place", "Seen", "look"]

@@ -15,10 +15,10 @@ from everstep.repository.objects import listed
 from everstep.repository.repository import Repository
 from everstep.repository.tombs import Grave, graves, tombed
 from everstep.repository.verified import verified
-from everstep.retention.looking import Look, Overtaken, Place, Seen
 from everstep.retention.marking import PackLists
-from everstep.retention.pinned import find_pinned
-from everstep.retention.store_time import StoreTime
+from everstep.retention.sweeping.looking import Look, Overtaken, Place, Seen
+from everstep.retention.sweeping.pinned import find_pinned
+from everstep.retention.sweeping.store_time import StoreTime
 
 __all__ = ["Dead"]
 
