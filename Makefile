@@ -56,6 +56,7 @@ bench: $(VENV)/.python
 	$(BIN)/python -m bench
 	$(BIN)/python -m bench.ranks
 	$(BIN)/python -m bench.planning
+	$(BIN)/python -m bench.pruning
 
 lock: $(VENV)/.pip
 	$(BIN)/python .ci/lock.py
