@@ -80,6 +80,21 @@ def train(store, run, until, *, every="2 steps or auto", keep=KEEP):
             ckpt.log(val_loss=loss(step + 1))
 
 
+class Slow:
+    """A store that takes its time before some creates: much may happen between a plan and its commit record."""
+
+    def __init__(self, inner, dice):
+        self._inner, self._dice = inner, dice
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    def create(self, key, body):
+        """As the inner store's, most times at once."""
+        time.sleep(self._dice.random() * self._dice.choice([0, 0, 0, 0.3]))
+        self._inner.create(key, body)
+
+
 def trainer(store, _dice):
     """Trains the main run."""
     train(store, RUN, 1_000_000)
@@ -88,7 +103,8 @@ def trainer(store, _dice):
 def forker(store, dice):
     """Forks a checkpoint of any run, trains the fork a little, and looks whether it is what it was."""
     while True:
-        repository = open_repository(open_store(store), create=False)
+        slow = Slow(open_store(store), dice)
+        repository = open_repository(slow, create=False)
         try:
             chosen = dice.choice(checkpoints(repository, dice.choice([one.run for one in runs(repository)])))
             made = fork(repository, chosen, f"fork-{dice.getrandbits(40):x}")
