@@ -189,6 +189,15 @@ def test_a_stop_does_not_wait_for_the_prune():
     assert len(keys(store, "packs/")) == 2
 
 
+def test_a_launch_with_nothing_to_do_prunes_what_the_one_before_left():
+    """Stopped before its prune was done, or trained without a policy: the next launch has no commit of its own."""
+    store = MemoryStore()
+    train(store, until=5, every=1)
+    told = train(store, until=5, every=1, keep="last 2")
+    assert [event.steps for event in told if isinstance(event, Pruned)] == [(1, 2, 3)]
+    assert steps_of(store) == [5, 4]
+
+
 def test_a_whole_restore_is_a_verification():
     """The newest that was restored has a mark, and stays whatever the policy says, until another one has one."""
     store = MemoryStore()

@@ -211,8 +211,7 @@ class Checkpointer:
                     )
                 )
             self._saver.resumed(restored)
-            if self._read_whole(restored):
-                self._retaining.verified(restored.checkpoint)
+            self._retaining.resumed(restored.checkpoint, whole=self._read_whole(restored))
         self.prepare(state)
         return reached
 
@@ -249,6 +248,8 @@ class Checkpointer:
         def restored() -> int | None:
             reached = self.restore(state, step=step, strict=strict, skip=skip)
             self._learn_lives()
+            if reached == until and step is None:
+                self._retaining.left_over()
             return reached
 
         return steps(

@@ -70,9 +70,18 @@ class Retaining:
             self._thread = threading.Thread(target=self._work, name="everstep-prune", daemon=False)
             self._thread.start()
 
-    def verified(self, checkpoint: Checkpoint) -> None:
-        """All bytes of a checkpoint were read and found whole: the next prune writes that down before it chooses."""
-        self._whole = checkpoint
+    def resumed(self, checkpoint: Checkpoint, *, whole: bool) -> None:
+        """The training goes on from a checkpoint; ``whole``: all its bytes were read and found whole.
+
+        The next prune writes that down before it chooses.
+        """
+        self._newest = checkpoint
+        self._whole = checkpoint if whole else None
+
+    def left_over(self) -> None:
+        """No commit is to come: do what the launch before has left to do."""
+        if self._newest is not None:
+            self.committed(self._newest)
 
     def raise_error(self) -> None:
         """Raise what went wrong and is no error of the store, once."""
