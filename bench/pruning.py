@@ -1,4 +1,4 @@
-"""``python -m bench.pruning``: what retention costs, on a local disk: after each commit, and for a run of many checkpoints.
+"""``python -m bench.pruning``: what retention costs, on a local disk: after each commit, and for many checkpoints.
 
 *steady*: seconds and store calls of the prune that a training makes after a commit with ``last 3``, beside those of the
 save itself (16 MB, all of it changed), with other runs in the store. *many*: giving up all but three of many small
