@@ -1,6 +1,7 @@
 """The world in which every test runs: no cloud account, no proxy, one thread for arithmetic, real emulators."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import hypothesis
@@ -20,6 +21,10 @@ for name in list(os.environ):
         del os.environ[name]
 os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 os.environ["AWS_CONFIG_FILE"] = os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
+
+# A shell that starts tests in the background has them ignore SIGINT, and every process they start: tests send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Workers share few cores; a pool of threads in each only makes them wait for one another.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):

@@ -123,7 +123,7 @@ def test_the_store_is_gone_for_good(cloud, status):
                 ckpt.wait()
                 cloud.proxy.script = lambda _asked: Answer(status=status) if status else CutRequest(0)
             if step + 1 >= 5:
-                ckpt._background.settle()  # so that the next boundary is the one that must tell
+                ckpt._saver._background.settle()  # so that the next boundary is the one that must tell
     assert done == [1, 2, 3, 4, 5]
     assert sum(waits) <= 2 * TRAINING.longest_wait_s(), "the plan is created, then looked for: no more"
     assert len(waits) == 2 * (TRAINING.tries - 1)

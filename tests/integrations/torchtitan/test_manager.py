@@ -252,7 +252,6 @@ def test_hugging_faces_safetensors_in_and_out(tmp_path):
     ("given", "named"),
     [
         ({"keep_latest_k": 3, "keep": "last 2"}, "keep_latest_k"),
-        ({"keep_latest_k": -1}, "keep_latest_k"),
         ({"keep": "latest 2"}, "latest"),
         ({"last_save_model_only": True}, "last_save_model_only"),
         ({"exclude_from_loading": ["train_state"]}, "train_state"),

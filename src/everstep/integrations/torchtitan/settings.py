@@ -38,11 +38,6 @@ def retention(config: Any) -> str | None:
         )
     if not config.keep_latest_k:
         return parse_keep(config.keep).text() if config.keep is not None else None
-    if config.keep_latest_k < 0:
-        raise UsageError(
-            f"checkpoint.keep_latest_k={config.keep_latest_k} is no number of checkpoints",
-            hint="set it to 0 to keep all, or to how many stay",
-        )
     return f"last {config.keep_latest_k}"
 
 
