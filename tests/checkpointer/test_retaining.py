@@ -13,6 +13,7 @@ from everstep.repository.catalogue import checkpoints
 from everstep.repository.opening import open_repository
 from everstep.repository.verified import verified
 from everstep.repository.verify import verify
+from everstep.retention.standing import standing_policy
 from everstep.store.memory import MemoryStore
 
 
@@ -78,6 +79,16 @@ def test_the_policy_of_a_launch_is_written_down():
 
     record = read_attempt(open_repository(store, create=False), "r", 1)
     assert (record.keep, record.every) == ("last 3, daily 7", "10m")
+
+
+def test_a_launch_that_keeps_all_takes_the_place_of_a_policy_before():
+    """Who takes ``keep`` out of a program wants nothing deleted, by a cron job neither."""
+    store = MemoryStore()
+    train(store, until=1, keep="last 3")
+    repository = open_repository(store, create=False)
+    assert standing_policy(repository, "r").text() == "last 3"
+    train(store, until=2)
+    assert standing_policy(repository, "r").keeps_all
 
 
 def test_policy_and_cadence_may_come_from_the_environment(monkeypatch):

@@ -110,7 +110,7 @@ class Checkpointer:
         self._launch = Launch(
             where,
             chosen.run,
-            keep="" if policy.keeps_all else policy.text(),
+            policy=policy,
             every=self._cadence.text(),
             listener=listener or log_event,
         )

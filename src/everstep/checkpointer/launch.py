@@ -22,6 +22,7 @@ from everstep.repository.attempts import Attempt, claim
 from everstep.repository.catalogue import ensure_run
 from everstep.repository.opening import open_repository
 from everstep.repository.repository import Repository
+from everstep.retention import Policy
 from everstep.store.opening import open_store
 from everstep.store.protocol import Store
 from everstep.store.retry import TRAINING, RetryPolicy
@@ -48,7 +49,9 @@ class Launch:
     parent live on in it.
     """
 
-    def __init__(self, store: str | Store, run: str, *, keep: str, every: str, listener: Listener) -> None:
+    def __init__(
+        self, store: str | Store, run: str, *, policy: Policy, every: str, listener: Listener
+    ) -> None:
         told = process_settings()
         self._leave_by = math.inf
         self.run: RunId = parse_run(run)
@@ -56,7 +59,7 @@ class Launch:
         me = who_am_i(told)
         self.rank, self.world = me.rank, me.world
         ranks = open_ranks(told, me, store=opened, run=self.run, sleep=self._nap)
-        self._keep, self._every = keep, every
+        self._policy, self._every = policy, every
         self.together = Together(ranks, patience_s=told.patience)
         self.repository: Repository = self._open(opened)
         self._number = told.attempt
@@ -70,7 +73,7 @@ class Launch:
 
         def make() -> bytes:
             made.append(open_repository(store, create=True))
-            ensure_run(made[0], self.run, keep=self._keep)
+            ensure_run(made[0], self.run, keep="" if self._policy.keeps_all else self._policy.text())
             return b""
 
         self.together.from_first("open/run", make)
@@ -96,7 +99,7 @@ class Launch:
             owner=f"{socket.gethostname()}:{self._process}",
             world=self.world,
             number=number,
-            keep=self._keep,
+            keep=self._policy.text(),
             every=self._every,
         )
         return msgspec.json.encode(asdict(claimed))
