@@ -60,7 +60,8 @@ def _careless(folder: Path, _port: int) -> list[str]:
 
 
 def _moto(_folder: Path, _port: int) -> list[str]:
-    return [sys.executable, "-W", "ignore", "-m", "moto.server", "--host", "127.0.0.1", "--port", "0"]
+    front = str(Path(__file__).with_name("moto_front.py"))
+    return [sys.executable, "-I", "-W", "ignore", front, "--host", "127.0.0.1", "--port", "0"]
 
 
 def _gcs(_folder: Path, port: int) -> list[str]:
