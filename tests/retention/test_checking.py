@@ -1,13 +1,17 @@
 """The look at the newest checkpoint before older ones are given up."""
 
+import numpy as np
 import pytest
 
+import everstep as es
 from everstep.errors import CorruptObject, IntegrityError, MissingObject
 from everstep.repository.attempts import claim
 from everstep.repository.opening import open_repository
 from everstep.repository.reading import read_manifest
+from everstep.retention import parse_keep
 from everstep.retention.checking import check_whole
 from everstep.retention.marking import PackLists
+from everstep.retention.prune import plan_prune, prune
 from everstep.store.count import Count
 from everstep.store.memory import MemoryStore
 from tests.repository.rank_worlds import put_ranks
@@ -64,3 +68,32 @@ def test_what_was_cut_is_found(world, part):
         light(repository, made)
     with pytest.raises(CorruptObject):
         check_whole(repository, made, "full", lists=PackLists(repository), listener=lambda _event: None)
+
+
+def test_a_newest_that_is_pruned_while_it_is_looked_at_is_no_damage():
+    """A prune that stood still: what was newest is old by now, and swept. It plans again, by what stands."""
+    store = MemoryStore()
+    with es.Checkpointer(store, "r") as ckpt:
+        for step in (1, 2):
+            ckpt.save(step, {"w": np.full(10, float(step))}).wait()
+
+    class Late(PackLists):
+        """Reads the manifest of the newest after two more saves and another prune."""
+
+        moved = False
+
+        def manifest_now(self, checkpoint):
+            if not self.moved:
+                self.moved = True
+                with es.Checkpointer(store, "r") as ckpt:
+                    for step in (3, 4):
+                        ckpt.save(step, {"w": np.full(10, float(step))}).wait()
+                repository = open_repository(store, create=False)
+                other = plan_prune(repository, "r", parse_keep("last 1"), now=0)
+                prune(repository, other, grace_s=0)
+            return super().manifest_now(checkpoint)
+
+    repository = open_repository(store, create=False)
+    plan = plan_prune(repository, "r", parse_keep("last 1"), now=0, lists=Late(repository), measure=False)
+    assert plan.victims == ()
+    assert [one.step for one in plan.choice.kept] == [4]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from everstep.errors import CorruptObject, IntegrityError, MissingObject
+from everstep.errors import CheckpointPruned, CorruptObject, IntegrityError, MissingObject
 from everstep.events import Listener
 from everstep.format.index import Index
 from everstep.format.manifest import Manifest
@@ -15,9 +15,11 @@ from everstep.repository.objects import listed
 from everstep.repository.parallel import gather
 from everstep.repository.reading import read_indexes
 from everstep.repository.repository import Repository
+from everstep.repository.tombs import tombed
 from everstep.repository.verified import mark_verified
 from everstep.repository.verify import verify
 from everstep.retention.marking import PackLists
+from everstep.retention.sweeping.looking import Overtaken
 
 __all__ = ["Check", "check_whole"]
 
@@ -28,13 +30,26 @@ Check = Literal["light", "full", "none"]
 def check_whole(
     repo: Repository, newest: Checkpoint, check: Check, *, lists: PackLists, listener: Listener
 ) -> None:
-    """Raise an `IntegrityError` naming the checkpoint if it is damaged.
+    """Raise an `IntegrityError` naming the checkpoint if it is damaged; `Overtaken` if it was pruned meanwhile.
 
     ``light``: the manifest is read, and its packs are there. Of up to 16 ranks the indexes are read, and each pack is
     long enough for what is said to be in it; of more ranks one list shows that the indexes are there with their sizes.
     One list for each folder of packs, of which a save has at most 256. ``full``: every byte is read; what is whole
     gets its mark of verification.
     """
+    try:
+        _check(repo, newest, check, lists=lists, listener=listener)
+    except CheckpointPruned as error:
+        raise Overtaken from error
+    except IntegrityError as error:
+        if tombed(repo, newest.run, newest.save):
+            raise Overtaken from error
+        raise
+
+
+def _check(
+    repo: Repository, newest: Checkpoint, check: Check, *, lists: PackLists, listener: Listener
+) -> None:
     if check == "none":
         return
     if check == "full":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from everstep.errors import IntegrityError, UsageError
+from everstep.errors import IntegrityError, StoreUnavailable, UsageError
 from everstep.events import Listener, silent
 from everstep.format.ids import SaveId
 from everstep.repository.catalogue import decided
@@ -21,13 +21,15 @@ from everstep.retention.choice import Candidate, Choice, Verdict, choose
 from everstep.retention.marking import PackLists
 from everstep.retention.policy import Policy
 from everstep.retention.sweep import Swept, never, sweep
-from everstep.retention.sweeping.looking import Place, Seen
+from everstep.retention.sweeping.looking import Overtaken, Place, Seen
 from everstep.retention.sweeping.pinned import Pinned, find_pinned
 from everstep.retention.sweeping.store_time import StoreTime
 
 __all__ = ["ASKED", "PrunePlan", "Pruned", "plan_prune", "prune"]
 
 ASKED = "asked for"
+_TIMES = 8
+"""So often a plan is made again because another prune went on meanwhile."""
 """Why a checkpoint goes that people named."""
 
 
@@ -77,9 +79,46 @@ def plan_prune(
 
     Before anything can be given up the newest checkpoint is checked: ``light`` looks whether its objects are there with
     their sizes, ``full`` reads every byte. ``now`` is in seconds since 1970. Raises `RunNotFound`, `UsageError` for
-    what may not be dropped, and an `IntegrityError` naming the newest checkpoint when it is damaged.
+    what may not be dropped, an `IntegrityError` naming the newest checkpoint when it is damaged, and `StoreUnavailable`
+    when other prunes gave up what was the newest here again and again, while it was looked at.
     """
-    lists = lists or PackLists(repo)
+    known = lists or PackLists(repo)
+    for _ in range(_TIMES):
+        try:
+            return _planned(
+                repo,
+                run,
+                policy,
+                now=now,
+                check=check,
+                drop=drop,
+                listener=listener,
+                lists=known,
+                measure=measure,
+                price_per_gb_month=price_per_gb_month,
+            )
+        except Overtaken:
+            continue
+    raise StoreUnavailable(
+        f"other prunes of run {run!r} went on all the time; nothing was deleted",
+        hint="prune again when they are done",
+        run=run,
+    )
+
+
+def _planned(
+    repo: Repository,
+    run: str,
+    policy: Policy,
+    *,
+    now: float,
+    check: Check,
+    drop: Sequence[Checkpoint],
+    listener: Listener,
+    lists: PackLists,
+    measure: bool,
+    price_per_gb_month: float | None,
+) -> PrunePlan:
     marks = verified(repo, run)  # before the tombs: of two prunes that chose by different marks one finds out
     dead = graves(repo, run)
     done = frozenset(decided(repo, run))
