@@ -125,7 +125,6 @@ def test_a_store_is_probed_for_its_bandwidth_and_left_as_it_was(capsys, tmp_path
 
 def test_a_chart_is_written(capsys, tmp_path):
     """SVG or PNG, by the name."""
-    pytest.importorskip("matplotlib")
     chart = tmp_path / "plan.svg"
     assert ask(capsys, *ISSUE, "--chart", chart, *QUICK).code == 0
     assert "<svg" in chart.read_text()

@@ -37,7 +37,6 @@ def test_bars_are_as_long_as_the_time_that_brings_nothing(found):
 
 def test_a_chart_is_drawn_as_svg_or_png(found, tmp_path):
     """The same answer makes the same SVG."""
-    pytest.importorskip("matplotlib")
     draw(found, tmp_path / "plan.svg")
     draw(found, tmp_path / "again.SVG")
     draw(found, tmp_path / "plan.png")

@@ -9,6 +9,7 @@ import pytest
 import everstep as es
 from everstep.errors import AccessDenied, CheckpointPruned, MissingObject
 from everstep.repository.catalogue import checkpoints
+from everstep.repository.copying import copy
 from everstep.repository.opening import open_repository
 from everstep.repository.readers import gone_or_pruned, reading_long
 from everstep.repository.tombs import bury
@@ -120,3 +121,47 @@ def test_a_restore_whose_checkpoint_is_swept_in_the_middle_says_so():
         store.victim = found[2]
         with pytest.raises(CheckpointPruned):
             ckpt.restore({"w": np.zeros(1000)}, step=2)
+
+
+class Watched(MemoryStore):
+    """A store that tells, when a pack is read, whether its reader has a pin by then."""
+
+    pinned = False
+
+    def get_range(self, key, start, into):
+        if key.startswith("packs/"):
+            until(lambda: [*self.list("readers/")])
+            self.pinned = True
+        super().get_range(key, start, into)
+
+
+def restored(store, found):
+    """By a training."""
+    with es.Checkpointer(store, "r") as ckpt:
+        assert ckpt.restore({"w": np.zeros(1000)}, step=1) == 1
+
+
+def loaded(store, found):
+    """Without one."""
+    es.load(store, run="r", step=1)
+
+
+def verified(store, found):
+    """Every byte."""
+    assert verify(open_repository(store, create=False), found) == []
+
+
+def copied(store, found):
+    """To another store."""
+    copy(open_repository(store, create=False), [found], open_repository(MemoryStore(), create=True))
+
+
+@pytest.mark.parametrize("read", [restored, loaded, verified, copied])
+def test_every_long_reader_is_pinned(read, monkeypatch):
+    """A restore, a load, a verify and a copy, once they last; and no pin is left."""
+    monkeypatch.setitem(reading_long.__wrapped__.__kwdefaults__, "after_s", 0)
+    store = Watched()
+    _, found = saved(store)
+    read(store, found[1])
+    assert store.pinned
+    assert [*store.list("readers/")] == []

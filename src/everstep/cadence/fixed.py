@@ -32,22 +32,8 @@ class _Fixed:
         return ()
 
 
-class _BySteps(_Fixed):
-    """A cadence that goes by the step alone."""
-
-    __slots__ = ()
-
-    def by_step(self, step: int) -> str:
-        """Each subclass says."""
-        raise NotImplementedError
-
-    def due(self, moment: Moment) -> str:
-        """What the step alone says."""
-        return self.by_step(moment.step)
-
-
 @dataclass(frozen=True, slots=True)
-class EverySteps(_BySteps):
+class EverySteps(_Fixed):
     """At each multiple of ``steps``, so that the steps saved do not depend on where a run was resumed."""
 
     steps: int
@@ -58,6 +44,10 @@ class EverySteps(_BySteps):
     def by_step(self, step: int) -> str:
         """At a multiple."""
         return f"a multiple of {self.steps} steps" if step % self.steps == 0 else ""
+
+    def due(self, moment: Moment) -> str:
+        """What the step alone says."""
+        return self.by_step(moment.step)
 
     def interval_s(self, *, step_s: float) -> float:
         """The time that so many steps take."""
@@ -95,7 +85,7 @@ class EverySeconds(_Fixed):
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class At(_BySteps):
+class At(_Fixed):
     """At given steps, each once: ``At(100, 200, 5000)``."""
 
     steps: tuple[int, ...]
@@ -111,6 +101,10 @@ class At(_BySteps):
         """At one of them."""
         return f"step {step} is one to save" if step in self.steps else ""
 
+    def due(self, moment: Moment) -> str:
+        """What the step alone says."""
+        return self.by_step(moment.step)
+
     def interval_s(self, *, step_s: float) -> float:  # noqa: ARG002 - the Protocol's signature
         """Unknown: the steps lie as they lie."""
         return math.inf
@@ -121,12 +115,16 @@ class At(_BySteps):
 
 
 @dataclass(frozen=True, slots=True)
-class Never(_BySteps):
+class Never(_Fixed):
     """Only when the training ends, is preempted, is asked to, or saves by hand."""
 
     def by_step(self, step: int) -> str:  # noqa: ARG002 - the Protocol's signature
         """Never."""
         return ""
+
+    def due(self, moment: Moment) -> str:
+        """What the step alone says."""
+        return self.by_step(moment.step)
 
     def interval_s(self, *, step_s: float) -> float:  # noqa: ARG002 - the Protocol's signature
         """Unknown."""
