@@ -12,7 +12,7 @@ from everstep.store.count import Count
 from everstep.store.local import LocalStore
 from tests.checkpointer.rank_models import start
 
-__all__ = ["LARGE", "eighth", "large", "replicas", "trained"]
+__all__ = ["LARGE", "eighth", "large", "pruned", "replicas", "trained"]
 
 ROWS, COLUMNS, LEAVES = 600, 500, 8
 LARGE = (6400, 2048)
@@ -90,6 +90,17 @@ def trained(rendezvous, folder, *, tell):
         counted.told("restore")
         ckpt.save(4, spread(4, 1)).wait()
         counted.told("save 4")
+
+
+def pruned(rendezvous, folder, *, tell):
+    """Three saves, of which the policy keeps the last."""
+    start(rendezvous)
+    counted = Counted(folder, tell)
+    with es.Checkpointer(counted.store, "r", keep="last 1") as ckpt:
+        counted.told("open")
+        for step in (1, 2, 3):
+            ckpt.save(step, spread(step)).wait()
+    counted.told("saves and prunes")
 
 
 def replicas(rendezvous, folder, *, tell):

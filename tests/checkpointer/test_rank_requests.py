@@ -112,3 +112,13 @@ def test_an_eighth_of_a_tensor(zygote, tmp_path):
         begins, ends = rank * total // 8, (rank + 1) * total // 8
         whole = min(-(-ends // CHUNK) * CHUNK, total) - begins // CHUNK * CHUNK
         assert whole <= words["nodes"]["bytes_out"] <= whole + 0.05 * total / 8
+
+
+def test_one_rank_prunes_for_all(zygote, tmp_path):
+    """Rank 0 gives up and deletes; the others write their packs and indexes, and ask for nothing more."""
+    first, *others = by_part(told_by_each(zygote, f"{HERE}:pruned", str(tmp_path / "store"), world=3))
+    deleted = Counter(first["saves and prunes"]["calls"])
+    assert deleted["create tombs"] == deleted["delete plans"] == 2
+    assert deleted["delete pack"] == deleted["delete index"] == 6
+    for other in others:
+        assert set(other["saves and prunes"]["calls"]) == {"create pack", "create index"}
